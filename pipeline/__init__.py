@@ -1,0 +1,1 @@
+"""The application: corpus, chunks, embeddings, indexes and the A/B report."""

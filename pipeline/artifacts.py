@@ -1,0 +1,159 @@
+"""What lies in a run directory, and how it gets there: written aside, flushed, renamed.
+
+All file names are here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import DataError
+
+_TEMPORARY = ".tmp-"
+
+
+@dataclass(frozen=True, slots=True)
+class RunLayout:
+    """The paths of a run directory."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration of the last run."""
+        return self.root / "config.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that writes here."""
+        return self.root / ".lock"
+
+    @property
+    def documents(self) -> Path:
+        """The documents, as stored."""
+        return self.root / "corpus" / "documents.parquet"
+
+    @property
+    def documents_manifest(self) -> Path:
+        """What the documents were made from."""
+        return self.root / "corpus" / "manifest.json"
+
+    @property
+    def chunks(self) -> Path:
+        """The chunk table: row i is vector row i."""
+        return self.root / "chunks" / "chunks.parquet"
+
+    @property
+    def chunks_manifest(self) -> Path:
+        """What the chunks were made from."""
+        return self.root / "chunks" / "manifest.json"
+
+    def vectors(self, identity: str) -> Path:
+        """The folder of the vector shards of one embedding identity (a hex digest)."""
+        return self.root / "vectors" / identity[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFiles:
+    """What the application puts beside the indexes of a build."""
+
+    root: Path
+
+    @property
+    def chunks(self) -> Path:
+        """The chunk table that the rows stand for."""
+        return self.root / "chunks.parquet"
+
+    @property
+    def documents(self) -> Path:
+        """The documents that the chunks are cut from."""
+        return self.root / "documents.parquet"
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success it is flushed and takes the name `path`.
+
+    On failure the temporary file is removed and whatever stood at `path` stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{_TEMPORARY}{uuid.uuid4().hex[:8]}-{path.name}")
+    try:
+        yield temporary
+        _flush(temporary)
+        temporary.replace(path)
+        _flush(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what killed writers left in `folder`; call it only while holding the run's lock."""
+    for leftover in folder.glob(f"**/{_TEMPORARY}*"):
+        leftover.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write strict JSON (no NaN) atomically."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None if there is no such file.
+
+    Raises:
+        DataError: the file is there but is not a JSON object.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path}: not valid JSON ({error}); delete it to build it again") from error
+    if not isinstance(value, dict):
+        raise DataError(
+            f"{path}: expected a JSON object, got {type(value).__name__}; delete it to build it again"
+        )
+    return value
+
+
+def fingerprint(value: Any) -> str:
+    """Hash a JSON-like value: equal values give equal digests, whatever the order of keys."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Hash a file by its content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give `source` a second name, or copy it where the file system has no hard links.
+
+    Safe because files of a run are only ever replaced as a whole, never changed in place.
+    """
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
