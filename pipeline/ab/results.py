@@ -1,0 +1,99 @@
+"""What an A/B query returns: plain data, ready for a table or for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from indexes import MovementStatus
+from pipeline.ab.evidence import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document in one arm's ranking; the chunk is the document's best in that arm.
+
+    Attributes:
+        rank: counted from 1.
+        score: inner product of query and chunk.
+        ordinal, n_chunks: which chunk of how many (0 is the first).
+        start, end: the chunk's character offsets in the document.
+    """
+
+    rank: int
+    score: float
+    ordinal: int
+    n_chunks: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentResult:
+    """A document that stands in the top k of at least one of two arms.
+
+    Attributes:
+        doc_id, title, doc_chars: the document, and its length in characters.
+        status: how it moved from the reference arm to the other one.
+        reference, other: its place in either arm; None below the depth that was looked at.
+        evidence: where the answer seems to stand, in the best chunk of the arm that ranks it higher.
+    """
+
+    doc_id: str
+    title: str
+    doc_chars: int
+    status: MovementStatus
+    reference: Hit | None
+    other: Hit | None
+    evidence: Evidence | None
+
+    @property
+    def rank_change(self) -> int | None:
+        """Ranks gained in the other arm (negative: lost); None where one rank is not known."""
+        if self.reference is None or self.other is None:
+            return None
+        return self.reference.rank - self.other.rank
+
+
+@dataclass(frozen=True, slots=True)
+class ABResult:
+    """The answer to one query from two arms over the same rows.
+
+    Attributes:
+        query: as asked.
+        n_tokens: of the query with prompt and special tokens, before any cut.
+        truncated: whether the model saw only its beginning.
+        build_id: the build that answered.
+        reference_arm, other_arm: their names.
+        k, depth: documents reported from each arm, and how deep ranks are known.
+        n_documents: documents in the build; fewer than k mean fewer than k hits.
+        documents: the other arm's top k in its order, then those that only the reference has.
+        jaccard: share of the two top k's documents that both have.
+        rbo: rank-biased overlap of the two top k's (p = 0.9).
+        seconds: wall time by step.
+    """
+
+    query: str
+    n_tokens: int
+    truncated: bool
+    build_id: str
+    reference_arm: str
+    other_arm: str
+    k: int
+    depth: int
+    n_documents: int
+    documents: tuple[DocumentResult, ...]
+    jaccard: float
+    rbo: float
+    seconds: dict[str, float]
+
+    def with_status(self, status: MovementStatus) -> list[DocumentResult]:
+        """The documents that moved in one way."""
+        return [document for document in self.documents if document.status is status]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for machines, derived ones included."""
+        value = asdict(self)
+        for plain, document in zip(value["documents"], self.documents, strict=True):
+            plain["rank_change"] = document.rank_change
+        return value

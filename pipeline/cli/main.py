@@ -1,0 +1,265 @@
+"""The command line: parse, call one function, print one report.
+
+Exit codes: 0 done; 1 the data, the model or an index cannot be used; 2 the request is wrong (an option, a
+configuration value, the order of commands); 3 done, but some records of the corpus were skipped (0 with
+--allow-skipped); 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pipeline.config import Config, load_config
+from pipeline.errors import LastpageError, UsageError
+
+EXIT_SKIPPED = 3
+EXIT_INTERRUPTED = 130
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+EPILOG = (
+    "Exit codes: 0 done; 1 data, model or index unusable; 2 wrong request; "
+    "3 done, but records were skipped (see --allow-skipped); 130 interrupted."
+)
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=EPILOG
+)
+@click.version_option(package_name="lastpage", prog_name="lastpage")
+def cli() -> None:
+    """Find what stands on the last page.
+
+    Embeds a corpus with the plain and the attention-calibrated encoder in one pass, builds two FAISS indexes
+    over the same rows, and shows which documents surface because their answer stands late.
+
+    \b
+    lastpage index                              the built-in example corpus and model
+    lastpage query "When does finally run?"     ask both arms
+    lastpage index --corpus notes/              your own texts
+    """
+
+
+def run_options(command: Command) -> Command:
+    """Give a command the options that describe a run."""
+    options = [
+        click.option(
+            "-c",
+            "--config",
+            "config_path",
+            type=click.Path(path_type=Path),
+            help="A TOML file; see configs/.",
+        ),
+        click.option(
+            "--corpus", help="JSONL or Parquet file, folder of .txt/.md, `datasets` name, or python-docs."
+        ),
+        click.option("--model", help="Packaged model, local folder, or hub id."),
+        click.option("--run", help="The run directory.  [default: from the config, else runs/<corpus>]"),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Any setting, e.g. chunk.max_tokens=256.",
+        ),
+        click.option("--allow-skipped", is_flag=True, help="Exit with 0 even if records were skipped."),
+        click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON."),
+        click.option("-q", "--quiet", is_flag=True, help="No progress bars."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@cli.command("index", epilog=EPILOG)
+@run_options
+@click.pass_context
+def index_command(ctx: click.Context, /, **options: Any) -> None:
+    """Run what is missing, to the end: corpus, chunks, vectors of every arm, indexes.
+
+    A second run with nothing changed does no work. A killed run resumes.
+
+    \b
+    lastpage index
+    lastpage index --corpus notes/ --run runs/notes
+    lastpage index --config configs/bge-m3.toml --corpus docs.jsonl --set arms.calibrated.strength=1.0
+    """
+    _run_stages(ctx, "index", **options)
+
+
+@cli.command("chunk", epilog=EPILOG)
+@run_options
+@click.pass_context
+def chunk_command(ctx: click.Context, /, **options: Any) -> None:
+    """Read the corpus and cut it into chunks.
+
+    \b
+    lastpage chunk --corpus notes/ --set chunk.max_tokens=256
+    """
+    _run_stages(ctx, "chunk", **options)
+
+
+@cli.command("embed", epilog=EPILOG)
+@run_options
+@click.pass_context
+def embed_command(ctx: click.Context, /, **options: Any) -> None:
+    """Embed the chunks that lack a vector in some arm (reads and cuts the corpus first if need be).
+
+    \b
+    lastpage embed --corpus notes/ --set embed.tokens_per_batch=32768
+    """
+    _run_stages(ctx, "embed", **options)
+
+
+@cli.command("query", epilog=EPILOG)
+@click.argument("query")
+@click.option("-k", type=int, default=None, help="Documents to report from each arm.  [default: 10]")
+@click.option("--depth", type=int, default=None, help="How deep ranks are looked up.  [default: 100]")
+@click.option("--arm", help="The arm to compare with the first one.  [default: the second]")
+@click.option("--run", help="The run directory.  [default: $LASTPAGE_RUN, else the newest below runs/]")
+@click.option("--model", help="Where the model's files are now, if they have moved.")
+@click.option(
+    "--device", default="auto", show_default=True, help="Where the query is embedded: auto, cpu, cuda."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def query_command(
+    query: str,
+    k: int | None,
+    depth: int | None,
+    arm: str | None,
+    run: str | None,
+    model: str | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Ask both arms and report what moves between them.
+
+    \b
+    lastpage query "When is the finally clause of a generator executed?"
+    lastpage query --run runs/notes -k 5 --json "where did we decide on the licence?"
+    """
+    from pipeline.ab import ABSearcher
+    from pipeline.cli import report
+
+    folder, hint = _find_run(run)
+    defaults = _stored_config(folder).query
+    searcher = ABSearcher.open(folder, model=model, device=device)
+    result = searcher.search(
+        query, k=defaults.k if k is None else k, depth=depth or defaults.depth, other=arm
+    )
+    if as_json:
+        report.print_json({"run": str(folder), **result.as_json()})
+    else:
+        report.print_report(result, folder, hint)
+
+
+def _run_stages(
+    ctx: click.Context,
+    last: str,
+    *,
+    config_path: Path | None,
+    corpus: str | None,
+    model: str | None,
+    run: str | None,
+    settings: Sequence[str],
+    allow_skipped: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    from pipeline.cli import report
+    from pipeline.cli.progress import RichReporter
+    from pipeline.stages import Run, Stage
+
+    config = _configured(config_path, corpus, model, run, settings)
+    results = Run(config, RichReporter(quiet=quiet)).upto(Stage(last))
+    if as_json:
+        report.print_json(report.run_as_json(Path(config.run), results))
+    else:
+        report.print_run(Path(config.run), results)
+    if any(result.figures.get("skipped") for result in results) and not allow_skipped:
+        ctx.exit(EXIT_SKIPPED)
+
+
+def _configured(
+    path: Path | None, corpus: str | None, model: str | None, run: str | None, settings: Sequence[str]
+) -> Config:
+    overrides: dict[str, Any] = dict(_setting(text) for text in settings)
+    named = {"corpus.source": corpus, "model.name": model, "run": run}
+    overrides.update({key: value for key, value in named.items() if value is not None})
+    if corpus is not None and "run" not in overrides:
+        overrides["run"] = f"runs/{_run_name(corpus)}"
+    return load_config(path, overrides)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set {text!r}: expected KEY=VALUE, such as chunk.max_tokens=256")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value
+
+
+def _run_name(corpus: str) -> str:
+    """A folder name from a corpus: its last part without ending."""
+    stem = corpus.rstrip("/").rsplit("/", 1)[-1].split(".", 1)[0] or "corpus"
+    return re.sub(r"[^\w-]+", "-", stem).strip("-") or "corpus"
+
+
+def _find_run(asked: str | None) -> tuple[Path, str]:
+    """The run directory to query, and a hint where it was chosen among several."""
+    if named := asked or os.environ.get("LASTPAGE_RUN"):
+        folder = Path(named)
+        if not folder.is_dir():
+            raise UsageError(f"run {folder}: no such directory; run `lastpage index --run {folder}` first")
+        return folder, ""
+    built = sorted(Path("runs").glob("*/current"), key=lambda pointer: pointer.stat().st_mtime)
+    if not built:
+        raise UsageError(
+            "nothing is indexed below runs/ yet; run `lastpage index` first, or name a run with --run"
+        )
+    hint = f" (the newest of {len(built)} runs; choose with --run)" if len(built) > 1 else ""
+    return built[-1].parent, hint
+
+
+def _stored_config(run: Path) -> Config:
+    from pipeline.artifacts import RunLayout, read_json
+
+    return Config.model_validate(read_json(RunLayout(run).config) or {})
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with the documented code."""
+    try:
+        code = cli.main(args=arguments, prog_name="lastpage", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; run the same command again to go on", err=True)
+        code = EXIT_INTERRUPTED
+    except LastpageError as error:
+        click.echo(f"error: {error}", err=True)
+        code = error.exit_code
+    except Exception as error:
+        code = _index_error_code(error)
+        click.echo(f"error: {error}", err=True)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _index_error_code(error: Exception) -> int:
+    """The exit code of an error of `indexes`, which is imported only now, so that --help answers at once."""
+    from indexes import ImpossibleIndexError, IndexesError, InvalidQueryError
+
+    if not isinstance(error, IndexesError):
+        raise error
+    return 2 if isinstance(error, (ImpossibleIndexError, InvalidQueryError)) else 1

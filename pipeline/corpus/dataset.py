@@ -1,0 +1,88 @@
+"""Datasets of the `datasets` library: folders written by `save_to_disk`, and names on the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from pipeline.artifacts import fingerprint
+from pipeline.config import CorpusSettings
+from pipeline.corpus.fields import FieldMap
+from pipeline.corpus.source import Reading
+from pipeline.errors import DataError
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
+
+
+def is_saved_dataset(source: str) -> bool:
+    """Tell whether `source` is a folder written by `save_to_disk`."""
+    from fsspec.core import url_to_fs
+
+    filesystem, path = url_to_fs(source)
+    return any(filesystem.isfile(f"{path}/{name}") for name in ("state.json", "dataset_dict.json"))
+
+
+class DatasetSource:
+    """The rows of one split; hub datasets are streamed, only the columns needed are read.
+
+    Raises:
+        DataError: there is no such dataset, split or text column, or it is out of reach.
+    """
+
+    def __init__(self, name: str, settings: CorpusSettings) -> None:
+        self._name = name
+        self._split = settings.split
+        self._fields = FieldMap.from_settings(settings)
+        try:
+            dataset, self._digest = _open(name, settings)
+            columns = list(dataset.column_names or next(iter(dataset), {}))
+        except (OSError, ValueError, ImportError) as error:
+            raise DataError(_explain(name, error)) from error
+        self._rows = dataset.select_columns(self._fields.needed(columns, name))
+
+    def describe(self) -> str:
+        """Name the dataset and its split."""
+        return f"split {self._split} of the dataset {self._name}"
+
+    def fingerprint(self) -> str:
+        """Hash what the library identifies the dataset's content by."""
+        return fingerprint([self._digest, self._split])
+
+    def read(self) -> Iterator[Reading]:
+        """Stream the rows; one without an id is known as `<split>:<row>`.
+
+        Raises:
+            DataError: the connection is lost.
+        """
+        try:
+            for number, record in enumerate(self._rows, 1):
+                place = f"{self._name}[{self._split}] row {number}"
+                yield place, self._fields.read(record, place=place, default_id=f"{self._split}:{number}")
+        except OSError as error:
+            raise DataError(_explain(self._name, error)) from error
+
+
+def _open(name: str, settings: CorpusSettings) -> tuple[Dataset | IterableDataset, str]:
+    """Return the split and what identifies its content."""
+    import datasets
+
+    if not is_saved_dataset(name):
+        builder = datasets.load_dataset_builder(name, settings.config_name)
+        rows = builder.as_streaming_dataset(settings.split)
+        return rows, f"{builder.hash} {builder.config.name}"
+    saved = datasets.load_from_disk(name)
+    if isinstance(saved, datasets.DatasetDict):
+        if settings.split not in saved:
+            raise DataError(
+                f"{name}: no split {settings.split!r}; set corpus.split to one of {', '.join(saved)}"
+            )
+        saved = saved[settings.split]
+    return saved, cast(str, saved._fingerprint)
+
+
+def _explain(name: str, error: Exception) -> str:
+    advice = "check its name, corpus.split and corpus.config_name"
+    if isinstance(error, ConnectionError):
+        advice = "the hub is out of reach and the dataset is not cached; go online, or use a saved folder"
+    return f"{name}: the dataset cannot be read ({error}); {advice}"

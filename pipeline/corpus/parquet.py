@@ -1,0 +1,52 @@
+"""Parquet: one file or many parts, read batch by batch and only where needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.corpus.fields import FieldMap
+from pipeline.corpus.files import SourceFile
+from pipeline.corpus.source import Reading
+from pipeline.errors import DataError
+
+_ROWS_PER_BATCH = 1024
+
+
+def check_columns(files: Iterable[SourceFile], fields: FieldMap) -> None:
+    """Look at the schema of every part before any is read; columns that are not used may differ.
+
+    Raises:
+        DataError: a part is damaged or lacks the text column.
+    """
+    for file in files:
+        with _opened(file) as table:
+            fields.needed(table.schema_arrow.names, file.place)
+
+
+def read_parquet(file: SourceFile, *, fields: FieldMap) -> Iterator[Reading]:
+    """Stream the records of a part; a record without an id is known as `<file name>:<row>`.
+
+    Raises:
+        DataError: the part is damaged.
+    """
+    with _opened(file) as table:
+        columns = fields.needed(table.schema_arrow.names, file.place)
+        batches = table.iter_batches(batch_size=_ROWS_PER_BATCH, columns=columns)
+        records = chain.from_iterable(batch.to_pylist() for batch in batches)
+        for number, record in enumerate(records, 1):
+            place = f"{file.place} row {number}"
+            yield place, fields.read(record, place=place, default_id=f"{file.name}:{number}")
+
+
+@contextmanager
+def _opened(file: SourceFile) -> Iterator[pq.ParquetFile]:
+    try:
+        with file.open() as raw, pq.ParquetFile(raw) as table:
+            yield table
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{file.place}: not a readable Parquet file: {error}") from error

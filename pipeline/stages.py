@@ -1,0 +1,377 @@
+"""The stages of a run: each looks at what is there, does what is missing, and says what it did.
+
+corpus -> chunks -> vectors -> indexes. Stages meet on disk; each artefact lies beside a manifest with the
+fingerprint of everything that decided it. Same fingerprint, nothing to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from filelock import FileLock, Timeout
+
+from pipeline.artifacts import (
+    RunLayout,
+    file_digest,
+    fingerprint,
+    read_json,
+    remove_temporaries,
+    write_json,
+)
+from pipeline.config import ArmSettings, Config, ModelSettings
+from pipeline.corpus import open_corpus
+from pipeline.corpus.table import read_documents, write_documents
+from pipeline.embedding import EmbedPlan, PendingChunk, ShardStore, embedding_identity
+from pipeline.errors import DataError, UsageError
+from pipeline.records import Skipped
+from pipeline.tables import read_rows
+
+if TYPE_CHECKING:
+    from pipeline.encoders import Calibration, Encoder
+
+T = TypeVar("T")
+
+
+class Stage(StrEnum):
+    """The stages, in order."""
+
+    CORPUS = "corpus"
+    CHUNK = "chunk"
+    EMBED = "embed"
+    INDEX = "index"
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What a stage did.
+
+    Attributes:
+        stage: which one.
+        changed: False if everything was there already.
+        seconds: wall time.
+        figures: counts for the summary, by name.
+        notes: sentences for the user.
+    """
+
+    stage: Stage
+    changed: bool
+    seconds: float
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class Reporter(Protocol):
+    """Where progress goes."""
+
+    def task(self, label: str, total: int | None, unit: str) -> AbstractContextManager[Callable[[int], None]]:
+        """Open a progress display; the callable advances it by some units."""
+
+
+class SilentReporter:
+    """Shows nothing."""
+
+    def task(self, label: str, total: int | None, unit: str) -> AbstractContextManager[Callable[[int], None]]:  # noqa: ARG002
+        """Ignore progress."""
+        return nullcontext(lambda _: None)
+
+
+class Run:
+    """One run directory and the configuration that it is to hold."""
+
+    def __init__(self, config: Config, reporter: Reporter | None = None) -> None:
+        self.config = config
+        self.layout = RunLayout(Path(config.run))
+        self._reporter = reporter or SilentReporter()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the run's lock; one process at a time writes to a run directory.
+
+        Raises:
+            DataError: another process holds it.
+        """
+        self.layout.root.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.layout.lock, timeout=0):
+                remove_temporaries(self.layout.root)
+                yield
+        except Timeout:
+            raise DataError(
+                f"{self.layout.root}: another lastpage process is writing here; wait for it to end"
+            ) from None
+
+    def upto(self, last: Stage) -> list[StageResult]:
+        """Run what is missing, up to and including `last`.
+
+        Raises:
+            DataError: a corpus, model, shard or build cannot be used; what was complete stays.
+            UsageError: the configuration does not fit the model.
+        """
+        steps: dict[Stage, Callable[[], StageResult]] = {
+            Stage.CORPUS: self._corpus,
+            Stage.CHUNK: self._chunk,
+            Stage.EMBED: self._embed,
+            Stage.INDEX: self._index,
+        }
+        results = []
+        with self.writing():
+            write_json(self.layout.config, self.config.model_dump(mode="json"))
+            for stage, step in steps.items():
+                results.append(step())
+                if stage is last:
+                    break
+        return results
+
+    # -- model ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _model_folder(self) -> Path:
+        from pipeline.encoders.model_files import find_model
+
+        return find_model(self.config.model.name, self.config.model.revision)
+
+    @cached_property
+    def _model_fingerprint(self) -> str:
+        from pipeline.encoders.model_files import model_fingerprint
+
+        return model_fingerprint(self._model_folder)
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        return load_encoder(self.config, self._model_folder)
+
+    def _identities(self) -> dict[str, str]:
+        return {
+            name: embedding_identity(self._model_fingerprint, self.config.model, arm)
+            for name, arm in self.config.arms.items()
+        }
+
+    # -- corpus --------------------------------------------------------------------------------------
+
+    def _corpus(self) -> StageResult:
+        started = time.monotonic()
+        corpus = open_corpus(self.config.corpus)
+        wanted = corpus.fingerprint()
+        if known := self._known(self.layout.documents_manifest, wanted, self.layout.documents):
+            return _unchanged(Stage.CORPUS, started, known)
+        self.layout.documents_manifest.unlink(missing_ok=True)
+        with self._reporter.task("reading documents", None, "documents") as advance:
+            summary = write_documents(_ticking(corpus.read(), advance), self.layout.documents)
+        figures = {
+            "source": corpus.describe(),
+            "documents": summary.n_documents,
+            "characters": summary.n_characters,
+            "skipped": {str(reason): count for reason, count in summary.skip_counts.items()},
+            "skipped_records": [_as_json(skipped) for skipped in summary.skipped],
+        }
+        self._remember(self.layout.documents_manifest, wanted, self.layout.documents, figures)
+        return StageResult(Stage.CORPUS, True, time.monotonic() - started, figures)
+
+    # -- chunks --------------------------------------------------------------------------------------
+
+    def _chunk(self) -> StageResult:
+        started = time.monotonic()
+        documents = self._manifest_of(self.layout.documents_manifest)
+        wanted = fingerprint(
+            {
+                "documents": documents["sha256"],
+                "settings": self.config.chunk.model_dump(mode="json"),
+                "model": self._model_fingerprint,
+                "max_length": self.config.model.max_length,
+                "prompt": self.config.model.document_prompt,
+            }
+        )
+        if known := self._known(self.layout.chunks_manifest, wanted, self.layout.chunks):
+            return _unchanged(Stage.CHUNK, started, known)
+        figures = self._write_chunks(documents["figures"]["documents"])
+        self._remember(self.layout.chunks_manifest, wanted, self.layout.chunks, figures)
+        return StageResult(Stage.CHUNK, True, time.monotonic() - started, figures)
+
+    def _write_chunks(self, n_documents: int) -> dict[str, Any]:
+        from pipeline.chunking import Chunker
+        from pipeline.chunking.table import write_chunks
+
+        encoder = self._encoder
+        chunker = Chunker(
+            encoder.tokenizer,
+            self.config.chunk,
+            max_length=encoder.max_length,
+            prompt=encoder.document_prompt,
+        )
+        self.layout.chunks_manifest.unlink(missing_ok=True)
+        with self._reporter.task("cutting chunks", n_documents, "documents") as advance:
+            documents = _ticking(read_documents(self.layout.documents), advance)
+            summary = write_chunks(documents, chunker, self.layout.chunks)
+        return {
+            "documents": summary.n_documents,
+            "chunks": summary.n_chunks,
+            "tokens": summary.n_tokens,
+            "longest_chunk": summary.longest_chunk,
+            "max_tokens": chunker.max_tokens,
+            "skipped": {str(reason): count for reason, count in summary.skip_counts.items()},
+            "skipped_records": [_as_json(skipped) for skipped in summary.skipped],
+        }
+
+    # -- vectors -------------------------------------------------------------------------------------
+
+    def _stores(self) -> dict[str, ShardStore]:
+        return {
+            name: ShardStore(self.layout.vectors(identity), identity)
+            for name, identity in self._identities().items()
+        }
+
+    def _embed(self) -> StageResult:
+        started = time.monotonic()
+        stores = self._stores()
+        columns = read_rows(self.layout.chunks, ["content_key", "n_tokens"])
+        plan = EmbedPlan(((row["content_key"], row["n_tokens"]) for row in columns), stores)
+        damaged = [name for store in stores.values() for name in store.damaged]
+        notes = tuple(f"shard {name} was incomplete and is made again" for name in damaged)
+        if not plan:
+            figures = {
+                "vectors_made": dict.fromkeys(stores, 0),
+                "vectors_reused": dict.fromkeys(stores, plan.n_texts),
+            }
+            return StageResult(Stage.EMBED, False, time.monotonic() - started, figures, notes)
+        self._refuse_impossible_index(self._encoder.dimension)
+        with self._reporter.task("embedding", plan.tokens, "tokens") as advance:
+            summary = plan.carry_out(
+                self._pending_chunks(),
+                self._encoder,
+                shard_size=self.config.embed.shard_size,
+                progress=lambda _, tokens: advance(tokens),
+            )
+        done: dict[str, Any] = {
+            "vectors_made": summary.embedded,
+            "vectors_reused": summary.reused,
+            "tokens": summary.tokens,
+        }
+        return StageResult(Stage.EMBED, True, time.monotonic() - started, done, notes)
+
+    def _pending_chunks(self) -> Iterator[PendingChunk]:
+        for row in read_rows(self.layout.chunks, ["content_key", "text", "n_tokens", "doc_id", "ordinal"]):
+            chunk_id = f"{row['doc_id']}#{row['ordinal']}"
+            yield PendingChunk(row["content_key"], row["text"], row["n_tokens"], chunk_id)
+
+    def _refuse_impossible_index(self, dimension: int) -> None:
+        """Fail before hours of embedding if the index that is asked for cannot be built from so few rows."""
+        from indexes import resolve_spec
+        from pipeline.indexing import index_spec
+
+        n_rows = self._manifest_of(self.layout.chunks_manifest)["figures"]["chunks"]
+        resolve_spec(index_spec(self.config.index), n_rows=n_rows, dim=dimension)
+
+    # -- indexes -------------------------------------------------------------------------------------
+
+    def _index(self) -> StageResult:
+        from pipeline.indexing import IndexInputs, current_build, publish_build
+
+        started = time.monotonic()
+        chunks = self._manifest_of(self.layout.chunks_manifest)
+        wanted = fingerprint(
+            {
+                "chunks": chunks["sha256"],
+                "arms": self._identities(),
+                "index": self.config.index.model_dump(mode="json"),
+            }
+        )
+        build = current_build(self.layout.root)
+        if build is not None and build.manifest.application.get("fingerprint") == wanted:
+            return StageResult(Stage.INDEX, False, time.monotonic() - started, {"build": build.build_id})
+        stores = self._stores()
+        n_rows = chunks["figures"]["chunks"]
+        inputs = IndexInputs(
+            self.layout.chunks, self.layout.documents, stores, self.config.index, self._build_manifest(wanted)
+        )
+        dim = next(store.dimension for store in stores.values()) or self._encoder.dimension
+        with self._reporter.task("indexing", n_rows * len(stores), "rows") as advance:
+            build, note = publish_build(self.layout.root, inputs, n_rows=n_rows, dim=dim, progress=advance)
+        figures = {"build": build.build_id, "rows": n_rows, "dimension": dim}
+        return StageResult(Stage.INDEX, True, time.monotonic() - started, figures, (note,) if note else ())
+
+    def _build_manifest(self, wanted: str) -> dict[str, Any]:
+        return {
+            "fingerprint": wanted,
+            "model": self.config.model.model_dump(mode="json"),
+            "model_folder": str(self._model_folder),
+            "model_fingerprint": self._model_fingerprint,
+            "arms": {name: arm.model_dump(mode="json") for name, arm in self.config.arms.items()},
+            "documents": self._manifest_of(self.layout.documents_manifest)["figures"]["documents"],
+            "source": self._manifest_of(self.layout.documents_manifest)["figures"]["source"],
+        }
+
+    # -- manifests -----------------------------------------------------------------------------------
+
+    def _known(self, manifest: Path, wanted: str, table: Path) -> dict[str, Any] | None:
+        """The figures of an artefact that is there and was made as wanted."""
+        known = read_json(manifest)
+        if known is None or known.get("fingerprint") != wanted or not table.is_file():
+            return None
+        if table.stat().st_size != known.get("bytes"):
+            return None
+        figures: dict[str, Any] = known["figures"]
+        return figures
+
+    def _remember(self, manifest: Path, made_from: str, table: Path, figures: Mapping[str, Any]) -> None:
+        write_json(
+            manifest,
+            {
+                "fingerprint": made_from,
+                "bytes": table.stat().st_size,
+                "sha256": file_digest(table),
+                "figures": dict(figures),
+            },
+        )
+
+    def _manifest_of(self, manifest: Path) -> dict[str, Any]:
+        known = read_json(manifest)
+        if known is None:
+            raise UsageError(f"{manifest}: not there yet; run `lastpage index`")
+        return known
+
+
+def load_encoder(config: Config, folder: Path) -> Encoder:
+    """Load the configured model with all its arms."""
+    from pipeline.encoders import Encoder, load_model
+
+    loaded = load_model(folder, device=config.embed.device, **model_options(config.model))
+    arms = {name: as_calibration(arm) for name, arm in config.arms.items()}
+    return Encoder(loaded, arms, tokens_per_batch=config.embed.tokens_per_batch)
+
+
+def model_options(settings: ModelSettings) -> dict[str, Any]:
+    """The settings that `load_model` takes as they are."""
+    return settings.model_dump(exclude={"name", "revision"})
+
+
+def as_calibration(arm: ArmSettings) -> Calibration | None:
+    """Turn an arm's settings into a calibration; strength 0 is the plain model."""
+    from pipeline.encoders import Calibration
+
+    return Calibration(**arm.model_dump()) if arm.strength > 0 else None
+
+
+def _unchanged(stage: Stage, started: float, figures: Mapping[str, Any]) -> StageResult:
+    return StageResult(stage, False, time.monotonic() - started, figures)
+
+
+def _ticking(items: Iterable[T], advance: Callable[[int], None]) -> Iterator[T]:
+    for item in items:
+        yield item
+        advance(1)
+
+
+def _as_json(skipped: Skipped) -> dict[str, str]:
+    return {
+        "place": skipped.place,
+        "reason": str(skipped.reason),
+        "doc_id": skipped.doc_id,
+        "detail": skipped.detail,
+    }
