@@ -27,7 +27,7 @@ from indexes.ranking import RankedDocument, Ranking, rank_documents
 from indexes.rows import Rows, read_rows, write_rows
 from indexes.spec import IndexSpec, ResolvedSpec, resolve_spec
 from indexes.store import BuildStore
-from indexes.vector_index import Hits, VectorIndex
+from indexes.vector_index import Hits, VectorIndex, check_factory
 
 __all__ = [
     "JSON",
@@ -52,6 +52,7 @@ __all__ = [
     "ResolvedSpec",
     "Rows",
     "VectorIndex",
+    "check_factory",
     "compare_rankings",
     "jaccard",
     "kendall_tau",

@@ -16,28 +16,30 @@ FLAT = "Flat"
 AUTO_IVF_MIN_ROWS = 200_000
 DEFAULT_EF_SEARCH = 64
 
-# HNSW over PQ is left out: FAISS builds it with the L2 metric, whatever metric is asked for.
+# The factories whose needs are known before any vector is seen. FAISS understands many more; those are left
+# to it, and refused by `VectorIndex` if they cannot serve.
 _FACTORY = re.compile(
     r"(?:IVF(?P<n_lists>[1-9]\d{0,6}),)?"
     r"(?:Flat|SQ8|SQfp16|PQ(?P<n_subspaces>[1-9]\d{0,4})(?:x(?P<code_bits>[48]))?)"
     r"|HNSW(?P<n_links>[2-9]|[1-9]\d{1,3})(?:,(?:Flat|SQ8|SQfp16))?",
     re.ASCII,
 )
-_SUPPORTED = (
-    "auto, Flat, SQ8, SQfp16, PQ<m>[x4|x8], IVF<lists>,<one of these> or HNSW<links>[,Flat|,SQ8|,SQfp16]"
-)
+
+
+_LISTS = re.compile(r"\bIVF(?P<n_lists>[1-9]\d{0,6})\b", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSpec:
     """A kind of index, by its FAISS factory string, and how thoroughly it is searched.
 
+    Any factory string of FAISS will do whose index has the inner product and can give its vectors back.
     `factory` may be "auto": exact search for few rows, inverted lists for many. `nprobe` is the number of
     inverted lists that a query visits (default: a sixteenth of them); `ef_search` is the length of the
     candidate list in a graph, which is never shorter than the number of hits asked for.
 
     Raises:
-        ImpossibleIndexError: an unknown factory, or a search setting that the factory does not have.
+        ImpossibleIndexError: no factory at all, or a search setting that the factory does not have.
     """
 
     factory: str = FLAT
@@ -45,8 +47,8 @@ class IndexSpec:
     ef_search: int | None = None
 
     def __post_init__(self) -> None:
-        if self.factory != AUTO and not _FACTORY.fullmatch(self.factory):
-            raise ImpossibleIndexError(f"index factory {self.factory!r} is not supported; use {_SUPPORTED}")
+        if not self.factory.isascii() or not self.factory.isprintable() or not self.factory.strip():
+            raise ImpossibleIndexError(f"index factory {self.factory!r}: expected a FAISS factory string")
         self._check_setting(
             "nprobe", self.nprobe, needs="IVF", applies=self.is_auto or self.n_lists is not None
         )
@@ -70,6 +72,11 @@ class IndexSpec:
     def is_auto(self) -> bool:
         """Whether the kind is still to be chosen by the number of rows."""
         return self.factory == AUTO
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its needs can be told from its name; otherwise only FAISS can tell."""
+        return self.is_auto or _FACTORY.fullmatch(self.factory) is not None
 
     @property
     def is_graph(self) -> bool:
@@ -99,11 +106,11 @@ class IndexSpec:
     @property
     def is_trained(self) -> bool:
         """Whether vectors are looked at before the first one is added: lists, centroids or value ranges."""
-        return "IVF" in self.factory or "PQ" in self.factory or "SQ8" in self.factory
+        return not self.is_known or any(part in self.factory for part in ("IVF", "PQ", "SQ8"))
 
     def _number(self, group: str) -> int | None:
-        match = _FACTORY.fullmatch(self.factory)
-        digits = match[group] if match else None
+        match = _FACTORY.fullmatch(self.factory) or _LISTS.search(self.factory)
+        digits = match.groupdict().get(group) if match else None
         return None if digits is None else int(digits)
 
 

@@ -19,7 +19,7 @@ import faiss as _faiss
 import numpy as np
 import numpy.typing as npt
 
-from indexes.errors import InvalidIndexError, InvalidQueryError, InvalidVectorsError
+from indexes.errors import ImpossibleIndexError, InvalidIndexError, InvalidQueryError, InvalidVectorsError
 from indexes.files import replacing
 from indexes.spec import DEFAULT_EF_SEARCH, IndexSpec, resolve_spec
 
@@ -28,16 +28,6 @@ faiss: Any = _faiss  # the type stubs that come with FAISS lack half of its name
 FloatArray = npt.NDArray[np.float32]
 RowArray = npt.NDArray[np.int64]
 
-_KINDS = (
-    faiss.IndexFlat,
-    faiss.IndexScalarQuantizer,
-    faiss.IndexPQ,
-    faiss.IndexIVFFlat,
-    faiss.IndexIVFScalarQuantizer,
-    faiss.IndexIVFPQ,
-    faiss.IndexHNSWFlat,
-    faiss.IndexHNSWSQ,
-)
 _TRAINING_ROWS_PER_CENTROID = 256  # k-means in FAISS looks at no more
 _RESCORED_AT_ONCE = 8192
 _BLOCK_ROWS = 65_536
@@ -65,8 +55,8 @@ class VectorIndex:
 
     def __init__(self, index: Any) -> None:
         self._index = index
-        if isinstance(index, faiss.IndexIVF):
-            index.make_direct_map()  # without it rows in inverted lists cannot be read back for scoring
+        if (lists := _inverted_lists(index)) is not None:
+            lists.make_direct_map()  # without it rows in inverted lists cannot be read back for scoring
 
     @classmethod
     def build(cls, vectors: FloatArray | Iterable[FloatArray], *, dim: int, spec: IndexSpec) -> VectorIndex:
@@ -92,7 +82,10 @@ class VectorIndex:
             index.train(sample)
         for block in _checked_blocks(blocks, dim):
             index.add(block)
-        return cls(index)
+        built = cls(index)
+        if reason := _why_unreadable(index):
+            raise ImpossibleIndexError(f"index factory {spec.factory!r}: {reason}; choose another")
+        return built
 
     @classmethod
     def load(cls, path: Path) -> VectorIndex:
@@ -102,16 +95,15 @@ class VectorIndex:
             InvalidIndexError: the file is missing, damaged, no FAISS index, or not one of ours.
         """
         index = _read(path)
-        if not isinstance(index, _KINDS):
-            raise InvalidIndexError(
-                f"{path}: holds a {type(index).__name__}, which is not written here; build it again"
-            )
         if index.metric_type != faiss.METRIC_INNER_PRODUCT:
             raise InvalidIndexError(
                 f"{path}: expected the metric {faiss.METRIC_INNER_PRODUCT} (inner product), "
                 f"got {index.metric_type}; build it again"
             )
-        return cls(index)
+        loaded = cls(index)
+        if reason := _why_unreadable(index):
+            raise InvalidIndexError(f"{path}: holds a {type(index).__name__}: {reason}; build it again")
+        return loaded
 
     def save(self, path: Path) -> None:
         """Write the index to `path`, which is replaced only when the new file is complete on the disk."""
@@ -180,13 +172,52 @@ def _split(vectors: FloatArray) -> list[FloatArray]:
     return [vectors[start : start + _BLOCK_ROWS] for start in range(0, max(1, len(vectors)), _BLOCK_ROWS)]
 
 
+def check_factory(spec: IndexSpec, dim: int) -> None:
+    """Ask FAISS whether it knows a factory; call it before embedding.
+
+    Raises:
+        ImpossibleIndexError: it does not, or only with another metric.
+    """
+    if not spec.is_auto:
+        _untrained_index(spec, dim)
+
+
 def _untrained_index(spec: IndexSpec, dim: int) -> Any:
-    index = faiss.index_factory(dim, spec.factory, faiss.METRIC_INNER_PRODUCT)
-    if spec.n_probes is not None:
-        index.nprobe = spec.n_probes
+    try:
+        index = faiss.index_factory(dim, spec.factory, faiss.METRIC_INNER_PRODUCT)
+    except RuntimeError as error:
+        raise ImpossibleIndexError(
+            f"index factory {spec.factory!r}: FAISS cannot build it for {dim} dimensions ({_reason(error)})"
+        ) from error
+    if index.metric_type != faiss.METRIC_INNER_PRODUCT:
+        raise ImpossibleIndexError(
+            f"index factory {spec.factory!r}: FAISS builds it without the inner product; choose another"
+        )
+    if (lists := _inverted_lists(index)) is not None and spec.n_probes is not None:
+        lists.nprobe = spec.n_probes
     if spec.is_graph:
         index.hnsw.efSearch = spec.ef_search or DEFAULT_EF_SEARCH
     return index
+
+
+def _inverted_lists(index: Any) -> Any:
+    """The inverted lists of an index, also behind a transformation of its vectors; None without any."""
+    return faiss.try_extract_index_ivf(index)
+
+
+def _why_unreadable(index: Any) -> str:
+    """Say why vectors cannot be read back from an index, which scoring needs; "" if they can."""
+    if index.ntotal == 0:
+        return ""
+    try:
+        index.reconstruct_batch(np.zeros(1, np.int64))
+    except RuntimeError as error:
+        return f"its vectors cannot be read back ({_reason(error)})"
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    return str(error).rsplit("Error: ", maxsplit=1)[-1]
 
 
 def _training_sample(blocks: Iterable[FloatArray], n_rows: int, spec: IndexSpec) -> FloatArray:
@@ -249,5 +280,6 @@ def _read(path: Path) -> Any:
     except FileNotFoundError as error:
         raise InvalidIndexError(f"{path}: the index file is missing; build it again") from error
     except (RuntimeError, MemoryError) as error:
-        reason = str(error).rsplit("Error: ", maxsplit=1)[-1]
-        raise InvalidIndexError(f"{path}: not a readable FAISS index ({reason}); build it again") from error
+        raise InvalidIndexError(
+            f"{path}: not a readable FAISS index ({_reason(error)}); build it again"
+        ) from error

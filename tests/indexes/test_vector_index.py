@@ -17,6 +17,7 @@ from indexes import (
     InvalidQueryError,
     InvalidVectorsError,
     VectorIndex,
+    check_factory,
 )
 
 Make = Callable[..., np.ndarray]
@@ -288,8 +289,10 @@ def test_foreign_faiss_files_are_refused(unit_vectors: Make, tmp_path: Path) -> 
     faiss.write_index(faiss.IndexFlatL2(4), str(path))
     with pytest.raises(InvalidIndexError, match=r"metric 0 \(inner product\), got 1"):
         VectorIndex.load(path)
-    faiss.write_index(faiss.index_factory(4, "IDMap,Flat", faiss.METRIC_INNER_PRODUCT), str(path))
-    with pytest.raises(InvalidIndexError, match="holds a IndexIDMap"):
+    foreign = faiss.index_factory(4, "IDMap,Flat", faiss.METRIC_INNER_PRODUCT)
+    foreign.add_with_ids(np.ones((1, 4), np.float32), np.array([7]))
+    faiss.write_index(foreign, str(path))
+    with pytest.raises(InvalidIndexError, match="holds a IndexIDMap: its vectors cannot be read back"):
         VectorIndex.load(path)
 
 
@@ -298,3 +301,20 @@ def test_global_thread_count_is_left_alone(unit_vectors: Make) -> None:
     vectors = unit_vectors(100)
     build(vectors, "HNSW8").search(vectors[0], 5)
     assert faiss.omp_get_max_threads() == before
+
+
+@pytest.mark.parametrize(
+    "factory", ["PCA7,Flat", "OPQ4_8,IVF4,PQ4x4", "L2norm,Flat", "Flat,RFlat", "HNSW8,Flat"]
+)
+def test_other_factories_of_faiss_find_a_vector_by_itself(factory: str) -> None:
+    vectors = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    index = VectorIndex.build(vectors, dim=8, spec=IndexSpec(factory, nprobe=4 if "IVF" in factory else None))
+    found = [int(index.search(vectors[row], 1).rows[0]) == row for row in range(50)]
+    assert sum(found) >= 25
+
+
+@pytest.mark.parametrize("factory", ["Flut", "IVF64", "HNSW32,PQ4", "PQ3"])
+def test_what_faiss_cannot_build_is_refused_before_any_vector(factory: str) -> None:
+    with pytest.raises(ImpossibleIndexError, match=factory):
+        check_factory(IndexSpec(factory), dim=8)
