@@ -262,11 +262,11 @@ class Run:
 
     def _refuse_impossible_index(self, dimension: int) -> None:
         """Fail before hours of embedding if the index that is asked for cannot be built from so few rows."""
-        from indexes import resolve_spec
+        from indexes import check_factory, resolve_spec
         from pipeline.indexing import index_spec
 
         n_rows = self._manifest_of(self.layout.chunks_manifest)["figures"]["chunks"]
-        resolve_spec(index_spec(self.config.index), n_rows=n_rows, dim=dimension)
+        check_factory(resolve_spec(index_spec(self.config.index), n_rows=n_rows, dim=dimension).spec, dimension)
 
     # -- indexes -------------------------------------------------------------------------------------
 

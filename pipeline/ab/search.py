@@ -91,7 +91,7 @@ class ABSearcher:
             UsageError: an empty query, k below 1, or an unknown arm.
         """
         reference, other = self._pair(other)
-        _check_query(query, k)
+        _check_query(query, k, depth)
         seconds: dict[str, float] = {}
         with _Timed(seconds, "encode"):
             n_tokens = self._encoder.count_query_tokens(query)
@@ -222,11 +222,12 @@ def _query_encoder(build: OpenBuild, settings: ModelSettings, model: str | None,
     return Encoder(load_model(folder, device=device, **options), {"plain": None})
 
 
-def _check_query(query: str, k: int) -> None:
+def _check_query(query: str, k: int, depth: int) -> None:
     if not query.strip():
         raise UsageError("the query is empty; ask in words")
-    if k < 1:
-        raise UsageError(f"k = {k}: report at least 1 document")
+    for name, value in (("k", k), ("depth", depth)):
+        if value < 1:
+            raise UsageError(f"{name} = {value}: at least 1 document is needed")
 
 
 def _shown(movement: Movement) -> RankedDocument:

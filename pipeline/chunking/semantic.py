@@ -15,7 +15,7 @@ from pipeline.chunking.spans import Piece, Span, tidy
 
 # The library tokenizes the rest of a sentence anew for each chunk that it cuts from it: quadratic for text
 # without sentence borders. Long texts therefore go through it window by window.
-_CHARACTERS_PER_WINDOW = 16_384
+_CHARACTERS_PER_WINDOW = 32_768
 
 
 class SemanticSplitter:
@@ -65,13 +65,13 @@ class SemanticSplitter:
     def _spans(self, texts: Sequence[str], capacity: int) -> list[list[Span]]:
         overlap = min(self._budget.overlap, capacity - 1)
         splitter = self._library.from_huggingface_tokenizer(self._meter.tokenizer, capacity, overlap=overlap)
-        heads = splitter.chunk_all_indices([text[: self._window] for text in texts])
+        short = iter(splitter.chunk_all_indices([text for text in texts if len(text) <= self._window]))
         return [
-            tidy(text, _spans(head) if len(text) <= self._window else self._through_windows(splitter, text))
-            for text, head in zip(texts, heads, strict=True)
+            tidy(text, _spans(next(short)) if len(text) <= self._window else self._windows(splitter, text))
+            for text in texts
         ]
 
-    def _through_windows(self, splitter: TextSplitter | MarkdownSplitter, text: str) -> Iterator[Span]:
+    def _windows(self, splitter: TextSplitter | MarkdownSplitter, text: str) -> Iterator[Span]:
         """Split window by window; the last chunk of each starts the next, where it can grow."""
         start, window = 0, self._window
         while True:

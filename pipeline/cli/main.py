@@ -153,7 +153,7 @@ def query_command(
     defaults = _stored_config(folder).query
     searcher = ABSearcher.open(folder, model=model, device=device)
     result = searcher.search(
-        query, k=defaults.k if k is None else k, depth=depth or defaults.depth, other=arm
+        query, k=defaults.k if k is None else k, depth=defaults.depth if depth is None else depth, other=arm
     )
     if as_json:
         report.print_json({"run": str(folder), **result.as_json()})

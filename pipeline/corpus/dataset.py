@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
 
-def is_saved_dataset(source: str) -> bool:
-    """Tell whether `source` is a folder written by `save_to_disk`."""
-    from fsspec.core import url_to_fs
-
-    filesystem, path = url_to_fs(source)
-    return any(filesystem.isfile(f"{path}/{name}") for name in ("state.json", "dataset_dict.json"))
-
-
 class DatasetSource:
     """The rows of one split; hub datasets are streamed, only the columns needed are read.
 
@@ -39,6 +31,7 @@ class DatasetSource:
             columns = list(dataset.column_names or next(iter(dataset), {}))
         except (OSError, ValueError, ImportError) as error:
             raise DataError(_explain(name, error)) from error
+        self._fields.check_optional(columns, name)
         self._rows = dataset.select_columns(self._fields.needed(columns, name))
 
     def describe(self) -> str:
@@ -67,7 +60,7 @@ def _open(name: str, settings: CorpusSettings) -> tuple[Dataset | IterableDatase
     """Return the split and what identifies its content."""
     import datasets
 
-    if not is_saved_dataset(name):
+    if not _is_saved(name):
         builder = datasets.load_dataset_builder(name, settings.config_name)
         rows = builder.as_streaming_dataset(settings.split)
         return rows, f"{builder.hash} {builder.config.name}"
@@ -79,6 +72,13 @@ def _open(name: str, settings: CorpusSettings) -> tuple[Dataset | IterableDatase
             )
         saved = saved[settings.split]
     return saved, cast(str, saved._fingerprint)
+
+
+def _is_saved(source: str) -> bool:
+    from fsspec.core import url_to_fs
+
+    filesystem, path = url_to_fs(source)
+    return any(filesystem.isfile(f"{path}/{name}") for name in ("state.json", "dataset_dict.json"))
 
 
 def _explain(name: str, error: Exception) -> str:

@@ -36,6 +36,7 @@ class FieldMap:
     titles: tuple[str, ...]
     metadata: tuple[str, ...]
     id_is_required: bool
+    title_is_named: bool
 
     @classmethod
     def from_settings(cls, settings: CorpusSettings) -> FieldMap:
@@ -46,6 +47,7 @@ class FieldMap:
             titles=(settings.title_field,) if settings.title_field else TITLE_FIELDS,
             metadata=tuple(settings.metadata_fields),
             id_is_required=settings.id_field is not None,
+            title_is_named=settings.title_field is not None,
         )
 
     def needed(self, columns: Iterable[str], place: str) -> list[str]:
@@ -61,6 +63,17 @@ class FieldMap:
             raise DataError(f"{place}: expected a column {missing}, found {_listed(found)}")
         wanted = [doc_id, text, _first(self.titles, found), *self.metadata]
         return list(dict.fromkeys(name for name in wanted if name in found))
+
+    def check_optional(self, columns: Iterable[str], place: str) -> None:
+        """Refuse a title or metadata field that the user named and that no part of a table has.
+
+        Raises:
+            DataError: none of `columns` is it, which is most likely a slip of the pen.
+        """
+        found = sorted(columns)
+        for name in (*(self.titles if self.title_is_named else ()), *self.metadata):
+            if name not in found:
+                raise DataError(f"{place}: expected a column {name!r}, found {_listed(found)}")
 
     def read(self, record: Mapping[str, Any], *, place: str, default_id: str) -> Document | Skipped:
         """Make a document of a record; one without an id field is known by `default_id`."""

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from pipeline.corpus.fields import printable
 from pipeline.errors import DataError
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _MAGIC = re.compile(r"[*?\[]")
 _BLOCK = 2**20
 
@@ -87,10 +89,9 @@ def _list(filesystem: AbstractFileSystem, path: str, source: str) -> Listing:
         return Listing((SourceFile(filesystem, path, PurePosixPath(path).name, source),), is_single=True)
     if filesystem.isdir(path):
         root, paths = path, _walk(path) if _is_local(filesystem) else filesystem.find(path)
-    elif _MAGIC.search(path):
-        root, paths = _fixed_part(path), filesystem.glob(path)
-        paths = [found for found in paths if filesystem.isfile(found)]
     else:
+        root, paths = _fixed_part(path), _glob(filesystem, path)
+    if not paths and not filesystem.isdir(path):
         raise DataError(
             f"{source}: no such file or folder; check corpus.source, or set corpus.format = 'dataset' "
             "if it names a dataset of the Hugging Face hub"
@@ -102,10 +103,17 @@ def _sorted_files(
     filesystem: AbstractFileSystem, root: str, paths: list[str], source: str
 ) -> Iterator[SourceFile]:
     shown = _fixed_part(source).rstrip("/")
-    names = {PurePosixPath(path).relative_to(root).as_posix(): path for path in paths}
+    names = {path.removeprefix(root).lstrip("/"): path for path in paths}
     for name in sorted(names, key=natural_order):
         if not any(part.startswith(".") for part in PurePosixPath(name).parts):
-            yield SourceFile(filesystem, names[name], name, f"{shown}/{name}" if shown else name)
+            place = printable(f"{shown}/{name}" if shown else name)
+            yield SourceFile(filesystem, names[name], name, place)
+
+
+def _glob(filesystem: AbstractFileSystem, pattern: str) -> list[str]:
+    if not _MAGIC.search(pattern):
+        return []
+    return [path for path in filesystem.glob(pattern) if filesystem.isfile(path)]
 
 
 def natural_order(name: str) -> list[tuple[str, int]]:

@@ -10,10 +10,12 @@ from bs4.element import NavigableString
 
 _HEADINGS = ["h1", "h2", "h3", "h4", "h5", "h6"]
 _DROPPED = ["head", "script", "style", "template", "noscript"]
-_BLOCKS = re.compile(
-    "^(address|article|aside|blockquote|body|br|caption|dd|details|dialog|div|dl|dt|fieldset|figcaption|figure"
-    "|footer|form|h[1-6]|header|hr|legend|li|main|nav|ol|option|p|pre|section|summary|table|td|th|tr|ul)$"
+_PARAGRAPHS = re.compile(
+    "^(address|article|aside|blockquote|body|caption|details|dialog|div|dl|fieldset|figcaption|figure|footer"
+    "|form|h[1-6]|header|hr|legend|main|nav|ol|p|pre|section|summary|table|ul)$"
 )
+_LINES = ["br", "dd", "dt", "li", "option", "tr"]
+_CELLS = ["td", "th"]
 _SPACE = re.compile(r"\s+")
 # One space before a line is what is left of the page's own layout; more than one is preformatted.
 _SPACE_AT_BREAK = re.compile(r" *\n(?: (?! ))?")
@@ -29,9 +31,7 @@ def extract(page: str) -> tuple[str, str]:
     for tag in soup.find_all(_DROPPED):
         tag.decompose()
     _collapse_space(soup)
-    for tag in soup.find_all(_BLOCKS):
-        tag.insert_before("\n")
-        tag.insert_after("\n")
+    _mark_breaks(soup)
     return title, _EMPTY_LINES.sub("\n\n", _SPACE_AT_BREAK.sub("\n", soup.get_text())).strip()
 
 
@@ -40,3 +40,14 @@ def _collapse_space(soup: BeautifulSoup) -> None:
     for string in soup.find_all(string=True):
         if type(string) is NavigableString and not string.find_parent("pre"):
             string.replace_with(NavigableString(_SPACE.sub(" ", string)))
+
+
+def _mark_breaks(soup: BeautifulSoup) -> None:
+    """Write as white space what a browser shows as distance."""
+    for tag in soup.find_all(_PARAGRAPHS):
+        tag.insert_before("\n")
+        tag.insert_after("\n")
+    for tag in soup.find_all(_LINES):
+        tag.insert_after("\n")
+    for tag in soup.find_all(_CELLS):
+        tag.insert_after(" ")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from pipeline.corpus.fields import FieldMap
-from pipeline.corpus.files import SourceFile
+from pipeline.corpus.files import COMPRESSIONS, SourceFile
 from pipeline.corpus.source import Reading
 from pipeline.errors import DataError
 from pipeline.records import Skipped, SkipReason
@@ -44,11 +45,8 @@ def _lines(file: SourceFile, encoding: str) -> Iterator[str]:
 
 
 def _decompressed(raw: BinaryIO, name: str) -> BinaryIO:
-    try:
-        codec = pa.Codec.detect(name).name
-    except ValueError:
-        return raw
-    return io.BufferedReader(pa.input_stream(raw, compression=codec))
+    codec = COMPRESSIONS.get(PurePosixPath(name.lower()).suffix)
+    return io.BufferedReader(pa.input_stream(raw, compression=codec)) if codec else raw
 
 
 def _parse(line: str) -> dict[str, Any] | str:

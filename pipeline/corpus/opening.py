@@ -10,7 +10,7 @@ from pipeline.config import CorpusSettings
 from pipeline.corpus import builtin
 from pipeline.corpus.corpus import Corpus
 from pipeline.corpus.fields import FieldMap
-from pipeline.corpus.files import Listing, SourceFile, list_files
+from pipeline.corpus.files import COMPRESSIONS, Listing, SourceFile, list_files
 from pipeline.corpus.source import FileSource, Kind, Reading, Source
 from pipeline.errors import DataError, UsageError
 
@@ -19,7 +19,6 @@ _SUFFIXES: dict[Kind, frozenset[str]] = {
     "parquet": frozenset({".parquet"}),
     "folder": frozenset({".txt", ".md", ".html", ".htm"}),
 }
-_COMPRESSED = frozenset({".gz", ".zst", ".bz2"})
 
 
 def open_corpus(settings: CorpusSettings) -> Corpus:
@@ -41,21 +40,28 @@ def open_corpus(settings: CorpusSettings) -> Corpus:
 def _open_source(name: str, settings: CorpusSettings) -> Source:
     if name == builtin.NAME and settings.format == "auto":
         return builtin.PythonDocs()
-    if settings.format == "dataset" or (settings.format == "auto" and _is_saved_dataset(name)):
-        from pipeline.corpus.dataset import DatasetSource
-
-        return DatasetSource(name, settings)
+    if settings.format == "dataset":
+        return _open_dataset(name, settings)
     listing = list_files(name)
+    if settings.format == "auto" and _is_saved_dataset(listing):
+        return _open_dataset(name, settings)
     kind = _detect(listing, name) if settings.format == "auto" else settings.format
     chosen = [file for file in listing.files if listing.is_single or _kind(file) == kind]
     others = [file for file in listing.files if not listing.is_single and _kind(file) != kind]
-    return FileSource(name, kind, tuple(chosen), tuple(others), _reader(kind, chosen, settings))
+    return FileSource(name, kind, tuple(chosen), tuple(others), _reader(kind, chosen, name, settings))
 
 
-def _is_saved_dataset(name: str) -> bool:
-    from pipeline.corpus.dataset import is_saved_dataset
+def _open_dataset(name: str, settings: CorpusSettings) -> Source:
+    from pipeline.corpus.dataset import DatasetSource
 
-    return is_saved_dataset(name)
+    return DatasetSource(name, settings)
+
+
+def _is_saved_dataset(listing: Listing) -> bool:
+    names = {file.name for file in listing.files}
+    return not listing.is_single and (
+        {"dataset_info.json", "state.json"} <= names or "dataset_dict.json" in names
+    )
 
 
 def _detect(listing: Listing, source: str) -> Kind:
@@ -69,7 +75,7 @@ def _detect(listing: Listing, source: str) -> Kind:
     if listing.is_single and not kinds:
         known = ", ".join(sorted(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes))
         raise DataError(f"{source}: expected a file ending in one of {known}; else set corpus.format")
-    return kinds.pop() or "folder" if kinds else "folder"
+    return next(iter(kinds), None) or "folder"
 
 
 def _kind(file: SourceFile) -> Kind | None:
@@ -79,20 +85,20 @@ def _kind(file: SourceFile) -> Kind | None:
 def _suffix(file: SourceFile) -> str:
     """The last suffix; for a compressed file, which only JSON Lines may be, the one before."""
     path = PurePosixPath(file.name.lower())
-    if path.suffix not in _COMPRESSED:
+    if path.suffix not in COMPRESSIONS:
         return path.suffix
     inner = PurePosixPath(path.stem).suffix
     return inner if inner in _SUFFIXES["jsonl"] else path.suffix
 
 
 def _reader(
-    kind: Kind, files: Iterable[SourceFile], settings: CorpusSettings
+    kind: Kind, files: Iterable[SourceFile], source: str, settings: CorpusSettings
 ) -> Callable[[SourceFile], Iterator[Reading]]:
     fields = FieldMap.from_settings(settings)
     if kind == "parquet":
         from pipeline.corpus.parquet import check_columns, read_parquet
 
-        check_columns(files, fields)
+        check_columns(files, fields, source)
         return partial(read_parquet, fields=fields)
     if kind == "jsonl":
         from pipeline.corpus.jsonl import read_jsonl

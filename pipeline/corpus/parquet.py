@@ -17,15 +17,19 @@ from pipeline.errors import DataError
 _ROWS_PER_BATCH = 1024
 
 
-def check_columns(files: Iterable[SourceFile], fields: FieldMap) -> None:
+def check_columns(files: Iterable[SourceFile], fields: FieldMap, source: str) -> None:
     """Look at the schema of every part before any is read; columns that are not used may differ.
 
     Raises:
-        DataError: a part is damaged or lacks the text column.
+        DataError: a part is damaged or lacks the text column, or no part has a column that the user named.
     """
+    found: set[str] = set()
     for file in files:
         with _opened(file) as table:
             fields.needed(table.schema_arrow.names, file.place)
+            found.update(table.schema_arrow.names)
+    if found:
+        fields.check_optional(found, source)
 
 
 def read_parquet(file: SourceFile, *, fields: FieldMap) -> Iterator[Reading]:

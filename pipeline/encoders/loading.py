@@ -16,6 +16,7 @@ from transformers.utils import logging as transformers_logging
 
 from pipeline.encoders.attention import ATTENTION_NAME
 from pipeline.encoders.calibration import Pooling
+from pipeline.encoders.gte import loadable
 from pipeline.errors import DataError, UsageError
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -107,14 +108,16 @@ def pick_device(device: str) -> str:
 
 
 def _sentence_transformer(folder: Path, device: str, dtype: str, trust_remote_code: bool) -> SentenceTransformer:
+    usable_device = pick_device(device)
     transformers_logging.disable_progress_bar()
     try:
-        return SentenceTransformer(
-            str(folder),
-            device=pick_device(device),
-            trust_remote_code=trust_remote_code,
-            model_kwargs={"attn_implementation": ATTENTION_NAME, "dtype": DTYPES[dtype]},
-        ).eval()
+        with loadable(folder) as path:
+            return SentenceTransformer(
+                str(path),
+                device=usable_device,
+                trust_remote_code=trust_remote_code,
+                model_kwargs={"attn_implementation": ATTENTION_NAME, "dtype": DTYPES[dtype]},
+            ).eval()
     except (OSError, ValueError, KeyError, RuntimeError, ImportError, TypeError) as error:
         raise DataError(f"model {folder}: cannot be loaded: {error}") from error
 
