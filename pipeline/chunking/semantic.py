@@ -7,6 +7,7 @@ semantic units.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
@@ -15,7 +16,7 @@ from pipeline.chunking.spans import Piece, Span, tidy
 
 # The library tokenizes the rest of a sentence anew for each chunk that it cuts from it: quadratic for text
 # without sentence borders. Long texts therefore go through it window by window.
-_CHARACTERS_PER_WINDOW = 32_768
+_CHARACTERS_PER_WINDOW = 16_384
 
 
 class SemanticSplitter:
@@ -33,6 +34,8 @@ class SemanticSplitter:
         self._budget = budget
         self._library = MarkdownSplitter if markdown else TextSplitter
         self._window = window
+        # Building one copies the tokenizer; smaller capacities than the budget are rare.
+        self._splitter = cache(self._build)
 
     def pieces(self, texts: Sequence[str]) -> list[list[Piece]]:
         """Cut each text.
@@ -62,9 +65,12 @@ class SemanticSplitter:
         counts = iter(self._meter.count(parts))
         return [[Piece(start, end, next(counts)) for start, end in own] for own in spans]
 
-    def _spans(self, texts: Sequence[str], capacity: int) -> list[list[Span]]:
+    def _build(self, capacity: int) -> TextSplitter | MarkdownSplitter:
         overlap = min(self._budget.overlap, capacity - 1)
-        splitter = self._library.from_huggingface_tokenizer(self._meter.tokenizer, capacity, overlap=overlap)
+        return self._library.from_huggingface_tokenizer(self._meter.tokenizer, capacity, overlap=overlap)
+
+    def _spans(self, texts: Sequence[str], capacity: int) -> list[list[Span]]:
+        splitter = self._splitter(capacity)
         short = iter(splitter.chunk_all_indices([text for text in texts if len(text) <= self._window]))
         return [
             tidy(text, _spans(next(short)) if len(text) <= self._window else self._windows(splitter, text))

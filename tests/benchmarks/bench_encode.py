@@ -23,6 +23,7 @@ import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
 from pipeline.encoders import Calibration, Encoder, Pooling, load_model
 from pipeline.encoders.attention import ATTENTION_NAME
@@ -31,7 +32,7 @@ from pipeline.encoders.model_files import find_model
 
 TOKENS = 512
 LONG = 8192
-BATCH = 16
+BATCH = 8
 STRENGTHS = (0.0, 0.1, 0.25, 0.5, 0.6, 0.75, 1.0)
 WORDS = "the a river stone light answer late early page".split()
 ARMS = {"plain": None, "calibrated": Calibration()}
@@ -58,12 +59,12 @@ class Line:
 
 
 def paired(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Run each contestant once a round, after a warm-up round; return the seconds of each."""
+    """Run each contestant once a round, forwards and backwards in turn, after a warm-up; return the seconds of each."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for round_number in range(repeats + 1):
-        for name, run in contestants.items():
+        for name in list(contestants)[:: -1 if round_number % 2 else 1]:
             start = time.perf_counter()
-            run()
+            contestants[name]()
             if round_number:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
@@ -169,9 +170,8 @@ def peak_in_process(arm: str) -> float:
 
 def embed_one_long_text(arm: str) -> float:
     """Embed with one arm (or `none`: only load) and return this process's peak in MiB."""
-    arms = {} if arm == "none" else {arm: ARMS[arm]}
-    encoder = Encoder(bert12(LONG), arms)
-    if arms:
+    encoder = Encoder(bert12(LONG), {arm: ARMS.get(arm)})
+    if arm in ARMS:
         encoder.encode_documents(texts_of(LONG, 1))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
@@ -194,9 +194,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="three rounds instead of eleven")
+    parser.add_argument("--threads", type=int, help="torch threads; one is steadiest on a busy machine")
     parser.add_argument("--peak-of", choices=["none", *ARMS], help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(options.threads or torch.get_num_threads())
+    logging.disable_progress_bar()
     if options.peak_of:
         print(embed_one_long_text(options.peak_of))
         return
