@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pipeline.artifacts import atomic_path, fingerprint
 from pipeline.config import ArmSettings, ModelSettings
-from pipeline.errors import DataError, NonFiniteVectors
+from pipeline.errors import DataError, NonFiniteVectorsError
 
 Vectors = NDArray[np.float32]
 
@@ -181,7 +181,7 @@ class DocumentEncoder(Protocol):
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> Mapping[str, Vectors]:
-        """Return (len(texts), dimension) for each arm; raise NonFiniteVectors rather than broken rows."""
+        """Return (len(texts), dimension) for each arm; raise NonFiniteVectorsError rather than broken rows."""
 
 
 @dataclass(slots=True)
@@ -239,7 +239,7 @@ class EmbedPlan:
         Raises:
             DataError: a chunk gets a vector that is not finite or zero; nothing of its shard is written.
         """
-        summary = EmbedSummary({arm: 0 for arm in self.stores}, damaged_shards=self._damaged())
+        summary = EmbedSummary(dict.fromkeys(self.stores, 0), damaged_shards=self._damaged())
         waiting: dict[tuple[str, ...], list[PendingChunk]] = {arms: [] for arms in self.missing}
         for chunk in chunks:
             arms = self._lacking.pop(chunk.content_key, None)
@@ -267,9 +267,9 @@ class EmbedPlan:
             vectors = encoder.encode_documents(
                 [chunk.text for chunk in chunks], list(arms), progress=progress
             )
-        except NonFiniteVectors as error:
+        except NonFiniteVectorsError as error:
             chunk_ids = [f"chunk {chunks[row].chunk_id!r}" for row in error.rows]
-            raise NonFiniteVectors(error.arm, chunk_ids, error.rows) from error
+            raise NonFiniteVectorsError(error.arm, chunk_ids, error.rows) from error
         for arm in arms:
             self.stores[arm].write([chunk.content_key for chunk in chunks], vectors[arm])
             summary.embedded[arm] += len(chunks)

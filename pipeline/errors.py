@@ -17,18 +17,18 @@ class DataError(LastpageError):
 
 
 class UsageError(LastpageError):
-    """The request itself is wrong: an option, a configuration value or the order of commands (exit code 2)."""
+    """The request itself is wrong: an option, a setting, or the order of commands (exit code 2)."""
 
     exit_code = 2
 
 
-class NonFiniteVectors(DataError):
+class NonFiniteVectorsError(DataError):
     """Some texts got vectors that are not finite, or zero: they could never be found (exit code 1)."""
 
     def __init__(self, arm: str, texts: list[str], rows: list[int]) -> None:
         """Name the arm and up to five texts; `rows` are their places in the call that embedded them."""
         super().__init__(
-            f"arm {arm!r}: {len(rows)} texts get a vector that is not finite or zero ({', '.join(texts[:5])}); "
+            f"arm {arm!r}: {len(rows)} texts get a vector not finite or zero ({', '.join(texts[:5])}); "
             "nothing of their batch was kept. Check the model's weights, or a precision that it can take"
         )
         self.arm = arm

@@ -266,7 +266,9 @@ class Run:
         from pipeline.indexing import index_spec
 
         n_rows = self._manifest_of(self.layout.chunks_manifest)["figures"]["chunks"]
-        check_factory(resolve_spec(index_spec(self.config.index), n_rows=n_rows, dim=dimension).spec, dimension)
+        check_factory(
+            resolve_spec(index_spec(self.config.index), n_rows=n_rows, dim=dimension).spec, dimension
+        )
 
     # -- indexes -------------------------------------------------------------------------------------
 

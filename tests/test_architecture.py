@@ -11,7 +11,9 @@ from tests.conftest import REPOSITORY
 def test_imports_flow_one_way() -> None:
     command = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
     assert command is not None
-    done = subprocess.run([command, "--no-cache"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [command, "--no-cache"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
     assert "6 kept, 0 broken" in done.stdout
 
@@ -24,5 +26,7 @@ def test_help_needs_no_model_library() -> None:
         "try:\n    main(['index', '--help'])\nexcept SystemExit:\n    pass\n"
         "print(sorted({'torch', 'transformers', 'faiss', 'datasets', 'pyarrow'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"

@@ -45,7 +45,11 @@ def test_a_query_compares_both_arms(indexed: Path) -> None:
     asked = run(indexed, "query", "--json", "When is the finally clause of a generator executed?")
     assert asked.returncode == 0, asked.stderr
     result: dict[str, Any] = json.loads(asked.stdout)
-    assert (result["reference_arm"], result["other_arm"], result["n_documents"]) == ("plain", "calibrated", 79)
+    assert (result["reference_arm"], result["other_arm"], result["n_documents"]) == (
+        "plain",
+        "calibrated",
+        79,
+    )
     assert {"try", "return"} & {document["doc_id"] for document in result["documents"][:5]}
     ranks = [document["other"]["rank"] for document in result["documents"][:10]]
     assert ranks == list(range(1, 11))

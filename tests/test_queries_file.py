@@ -18,7 +18,9 @@ LINES = (REPOSITORY / "configs" / "python-docs.queries.jsonl").read_text(encodin
 QUERIES: list[dict[str, Any]] = [json.loads(line) for line in LINES]
 
 # The spans are those of Python 3.11; other versions word some topics differently.
-ON_3_11 = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="spans are those of Python 3.11's topics")
+ON_3_11 = pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11), reason="spans are those of Python 3.11's topics"
+)
 
 
 @ON_3_11

@@ -47,7 +47,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk as evidence is sought in it: its text, where it starts in its document, the document's length."""
+    """A chunk as evidence is sought in it: its text, its start in the document, the document's length."""
 
     text: str
     start: int

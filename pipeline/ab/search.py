@@ -215,8 +215,8 @@ def _query_encoder(build: OpenBuild, settings: ModelSettings, model: str | None,
     expected, got = build.build.manifest.application["model_fingerprint"], model_fingerprint(folder)
     if expected != got:
         raise DataError(
-            f"the index was made with model {settings.name!r}, files {str(expected)[:12]}…, but {folder} holds "
-            f"{got[:12]}…; give --model with the original files, or index again"
+            f"the index was made with model {settings.name!r}, files {str(expected)[:12]}…, but {folder} "
+            f"holds {got[:12]}…; give --model with the original files, or index again"
         )
     options = settings.model_dump(exclude={"name", "revision"})
     return Encoder(load_model(folder, device=device, **options), {"plain": None})

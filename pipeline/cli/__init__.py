@@ -1,0 +1,1 @@
+"""The command line: the outermost layer, which nothing imports."""

@@ -86,9 +86,11 @@ def _holds(result: StageResult) -> str:
     figures = result.figures
     match result.stage:
         case Stage.CORPUS:
-            return f"{figures['documents']:,} documents, {figures['characters']:,} characters ({figures['source']})"
+            sizes = f"{figures['documents']:,} documents, {figures['characters']:,} characters"
+            return f"{sizes} ({figures['source']})"
         case Stage.CHUNK:
-            return f"{figures['chunks']:,} chunks, {figures['tokens']:,} tokens, at most {figures['longest_chunk']}"
+            sizes = f"{figures['chunks']:,} chunks, {figures['tokens']:,} tokens"
+            return f"{sizes}, at most {figures['longest_chunk']} in one"
         case Stage.EMBED:
             totals = {
                 arm: made + figures["vectors_reused"][arm] for arm, made in figures["vectors_made"].items()
@@ -207,10 +209,15 @@ def _summary(result: ABResult) -> list[str]:
     lines = []
     if len([document for document in result.documents if document.other]) < result.k > result.n_documents:
         lines.append(f"only {result.n_documents} documents in the index: fewer than k = {result.k}")
-    for document in result.with_status(MovementStatus.ENTERED):
-        lines.append(f"surfaced by {other}: {document.doc_id}{_place_sentence(document)}")
-    for document in result.with_status(MovementStatus.LEFT):
-        lines.append(f"left the top {result.k}: {document.doc_id}{_place_sentence(document)}")
+    headings = {
+        MovementStatus.ENTERED: f"surfaced by {other}",
+        MovementStatus.LEFT: f"left the top {result.k}",
+    }
+    lines += [
+        f"{heading}: {document.doc_id}{_place_sentence(document)}"
+        for status, heading in headings.items()
+        for document in result.with_status(status)
+    ]
     if not lines:
         lines.append(f"the same documents are in the top {result.k} of both arms")
     lines.append(

@@ -26,7 +26,7 @@ from pipeline.encoders.calibrated_model import CalibratedModel, as_arm
 from pipeline.encoders.calibration import Calibration, Pooling
 from pipeline.encoders.loading import LoadedModel, load_model
 from pipeline.encoders.model_files import find_model
-from pipeline.errors import DataError, NonFiniteVectors, UsageError
+from pipeline.errors import DataError, NonFiniteVectorsError, UsageError
 
 Vectors = NDArray[np.float32]
 Progress = Callable[[int, int], None]
@@ -246,4 +246,4 @@ def _check_vectors(vectors: Vectors, arm: str) -> None:
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1) | ~vectors.any(axis=1))
     if broken.size:
         rows = [int(row) for row in broken]
-        raise NonFiniteVectors(arm, [f"text {row}" for row in rows], rows)
+        raise NonFiniteVectorsError(arm, [f"text {row}" for row in rows], rows)

@@ -34,7 +34,7 @@ TOKENS = 512
 LONG = 8192
 BATCH = 8
 STRENGTHS = (0.0, 0.1, 0.25, 0.5, 0.6, 0.75, 1.0)
-WORDS = "the a river stone light answer late early page".split()
+WORDS = ["the", "a", "river", "stone", "light", "answer", "late", "early", "page"]
 ARMS = {"plain": None, "calibrated": Calibration()}
 
 
@@ -84,7 +84,9 @@ def minilm(pooling: Pooling) -> LoadedModel:
 def random_model(kind: str, pooling: Pooling, **config: int) -> LoadedModel:
     """A random model of a class, behind MiniLM's tokenizer."""
     values = {"vocab_size": 30522, "num_hidden_layers": 12, "pad_token_id": 0, **config}
-    transformer: PreTrainedModel = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**values))
+    transformer: PreTrainedModel = getattr(transformers, f"{kind}Model")(
+        getattr(transformers, f"{kind}Config")(**values)
+    )
     transformer.set_attn_implementation(ATTENTION_NAME)
     length = max(TOKENS, values.get("max_position_embeddings", 0))
     return replace(minilm(pooling), transformer=transformer.eval(), pooling=pooling, max_length=length)
@@ -93,7 +95,12 @@ def random_model(kind: str, pooling: Pooling, **config: int) -> LoadedModel:
 def bert12(positions: int = TOKENS) -> LoadedModel:
     """12 layers, 384 wide: the shape of e5-small and MiniLM-L12."""
     return random_model(
-        "Bert", Pooling.CLS, hidden_size=384, num_attention_heads=12, intermediate_size=1536, max_position_embeddings=positions
+        "Bert",
+        Pooling.CLS,
+        hidden_size=384,
+        num_attention_heads=12,
+        intermediate_size=1536,
+        max_position_embeddings=positions,
     )
 
 
@@ -107,7 +114,10 @@ def qwen12() -> LoadedModel:
 
 def texts_of(tokens: int, count: int) -> list[str]:
     """Texts of exactly `tokens` tokens for MiniLM's tokenizer, special tokens included: one word is one token."""
-    return [" ".join(WORDS[(number + place) % len(WORDS)] for place in range(tokens - 2)) for number in range(count)]
+    return [
+        " ".join(WORDS[(number + place) % len(WORDS)] for place in range(tokens - 2))
+        for number in range(count)
+    ]
 
 
 def measure_minilm(repeats: int) -> Iterator[Line]:
@@ -117,7 +127,9 @@ def measure_minilm(repeats: int) -> Iterator[Line]:
     theirs.max_seq_length = TOKENS
     for pooling in (Pooling.MEAN, Pooling.CLS):
         encoder = Encoder(minilm(pooling), ARMS)
-        seconds = paired({**runs(encoder, texts), "theirs": lambda: theirs.encode(texts, batch_size=BATCH)}, repeats)
+        seconds = paired(
+            {**runs(encoder, texts), "theirs": lambda: theirs.encode(texts, batch_size=BATCH)}, repeats
+        )
         name = f"MiniLM-L6, {pooling.value}"
         goals = (1.35, 1.95) if pooling is Pooling.MEAN else (1.02, 1.45)
         yield Line("plain / sentence-transformers encode", name, 1.00, ratio(seconds, "plain", "theirs"))
@@ -155,7 +167,9 @@ def runs(encoder: Encoder, texts: Sequence[str]) -> dict[str, Callable[[], objec
 
 def measure_memory(repeats: int) -> Iterator[Line]:
     """Peak memory of a process that embeds a text of 8,192 tokens, less that of one which only loads the model."""
-    peaks: dict[str, list[float]] = {arm: [peak_in_process(arm) for _ in range(repeats)] for arm in ("none", *ARMS)}
+    peaks: dict[str, list[float]] = {
+        arm: [peak_in_process(arm) for _ in range(repeats)] for arm in ("none", *ARMS)
+    }
     used = {arm: [peak - statistics.median(peaks["none"]) for peak in peaks[arm]] for arm in ARMS}
     name = "BERT 12 x 384, cls"
     yield Line("peak memory, calibrated / plain, 8192", name, 1.05, ratio(peaks, "calibrated", "plain"))
@@ -182,7 +196,11 @@ def machine() -> str:
     model = platform.processor() or platform.machine()
     cpu_info = Path("/proc/cpuinfo")
     if cpu_info.is_file():
-        names = [line.split(":", 1)[1].strip() for line in cpu_info.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.split(":", 1)[1].strip()
+            for line in cpu_info.read_text().splitlines()
+            if line.startswith("model name")
+        ]
         model = names[0] if names else model
     return (
         f"{model}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads; "
@@ -206,7 +224,12 @@ def main() -> None:
     repeats = 3 if options.quick else 11
     print(f"{machine()}\n{BATCH} texts of {TOKENS} tokens; medians of {repeats} paired runs\n")
     print(f"{'':<42} {'model':<22} {'median':>6}  {'range':<11}  {'goal':>5}")
-    for measure, rounds in ((measure_minilm, repeats), (measure_bert, repeats), (measure_qwen, repeats), (measure_memory, 3)):
+    for measure, rounds in (
+        (measure_minilm, repeats),
+        (measure_bert, repeats),
+        (measure_qwen, repeats),
+        (measure_memory, 3),
+    ):
         for line in measure(rounds):
             print(line, flush=True)
 

@@ -13,8 +13,16 @@ from tests.conftest import Outcome, save_tiny_model, write_jsonl
 Command = Callable[..., Outcome]
 
 RECORDS = [
-    {"id": "cats", "title": "Cats", "text": "The cat sat on the mat. A dog is late. The answer is river. Hello world."},
-    {"id": "dogs", "title": "Dogs", "text": "A dog sat on a cat. The river is blue. Hello hello hello world. Alpha."},
+    {
+        "id": "cats",
+        "title": "Cats",
+        "text": "The cat sat on the mat. A dog is late. The answer is river. Hello world.",
+    },
+    {
+        "id": "dogs",
+        "title": "Dogs",
+        "text": "A dog sat on a cat. The river is blue. Hello hello hello world. Alpha.",
+    },
     {"id": "greek", "text": "Alpha beta gamma. Gamma beta alpha. Late late late. The end is near the river."},
 ]
 
@@ -32,7 +40,9 @@ def corpus() -> Path:
     return write_jsonl(Path("docs.jsonl"), RECORDS)
 
 
-def test_index_then_query_then_nothing_to_do(lastpage: Command, corpus: Path, tiny_settings: list[str]) -> None:
+def test_index_then_query_then_nothing_to_do(
+    lastpage: Command, corpus: Path, tiny_settings: list[str]
+) -> None:
     first = lastpage("index", "--corpus", corpus, *tiny_settings)
     assert first.code == 0, first.err
     assert "3 documents" in first.out
@@ -61,7 +71,9 @@ def test_json_for_machines(lastpage: Command, corpus: Path, tiny_settings: list[
         assert 0 <= evidence["position_in_chunk"] <= 1
 
 
-def test_stages_are_commands_that_run_what_they_need(lastpage: Command, corpus: Path, tiny_settings: list[str]) -> None:
+def test_stages_are_commands_that_run_what_they_need(
+    lastpage: Command, corpus: Path, tiny_settings: list[str]
+) -> None:
     chunk = lastpage("chunk", "--corpus", corpus, "--json", *tiny_settings).json
     assert [stage["stage"] for stage in chunk["stages"]] == ["corpus", "chunk"]
     embed = lastpage("embed", "--corpus", corpus, "--json", *tiny_settings).json
@@ -80,7 +92,9 @@ def test_a_folder_of_text_files_is_a_corpus(lastpage: Command, tiny_settings: li
     assert {document["doc_id"] for document in documents} == {"one.txt", "two.md"}
 
 
-def test_skipped_records_are_named_and_change_the_exit_code(lastpage: Command, tiny_settings: list[str]) -> None:
+def test_skipped_records_are_named_and_change_the_exit_code(
+    lastpage: Command, tiny_settings: list[str]
+) -> None:
     corpus = write_jsonl(Path("docs.jsonl"), [*RECORDS, {"id": "empty", "text": " \n"}])
     outcome = lastpage("index", "--corpus", corpus, *tiny_settings)
     assert outcome.code == 3
@@ -201,7 +215,9 @@ def test_the_newest_run_is_asked_by_default_and_named(lastpage: Command, tiny_se
 
 
 @pytest.mark.usefixtures("indexed")
-def test_pickles_are_never_opened(lastpage: Command, corpus: Path, tiny_settings: list[str], tmp_path: Path) -> None:
+def test_pickles_are_never_opened(
+    lastpage: Command, corpus: Path, tiny_settings: list[str], tmp_path: Path
+) -> None:
     """Case A23: pickles beside our files and under their names."""
     import pickle
 
@@ -234,7 +250,9 @@ IDS = ["../../escape", "/etc/passwd", "a/b", "a\\b", ".", "con", "x" * 5000, "a\
 
 def test_ids_are_never_paths(lastpage: Command, tiny_settings: list[str], tmp_path: Path) -> None:
     """Case A24."""
-    corpus = write_jsonl(Path("docs.jsonl"), [{"id": name, "text": f"the cat {n}"} for n, name in enumerate(IDS)])
+    corpus = write_jsonl(
+        Path("docs.jsonl"), [{"id": name, "text": f"the cat {n}"} for n, name in enumerate(IDS)]
+    )
     before = {path for path in tmp_path.rglob("*") if "runs" not in path.parts}
     assert lastpage("index", "--corpus", corpus, *tiny_settings).code == 0
     documents = lastpage("query", "--json", "-k", 20, "cat").json["documents"]

@@ -22,7 +22,9 @@ def test_default_file_and_defaults_in_code_agree() -> None:
 def test_default_file_shows_every_key() -> None:
     """Each setting stands in the file, in force or commented out with an example."""
     text = (REPOSITORY / "configs" / "default.toml").read_text(encoding="utf-8")
-    shown = tomllib.loads("\n".join(line.removeprefix("# ") if _is_example(line) else line for line in text.splitlines()))
+    shown = tomllib.loads(
+        "\n".join(line.removeprefix("# ") if _is_example(line) else line for line in text.splitlines())
+    )
     for section, field in Config.model_fields.items():
         annotation = field.annotation
         if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
@@ -65,7 +67,9 @@ def test_refusals_name_the_key_and_the_way_out(key: str, value: Any, message: st
 
 @pytest.mark.parametrize(("overlap", "budget"), [(8, 8), (9, 8)])
 def test_overlap_must_leave_room(overlap: int, budget: int) -> None:
-    with pytest.raises(UsageError, match=f"overlap_tokens = {overlap} must be smaller than max_tokens = {budget}"):
+    with pytest.raises(
+        UsageError, match=f"overlap_tokens = {overlap} must be smaller than max_tokens = {budget}"
+    ):
         load_config(None, {"chunk.overlap_tokens": overlap, "chunk.max_tokens": budget})
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.config import ArmSettings, ModelSettings
 from pipeline.embedding import EmbedPlan, PendingChunk, ShardStore, Vectors, embedding_identity
-from pipeline.errors import DataError, NonFiniteVectors
+from pipeline.errors import DataError, NonFiniteVectorsError
 
 IDENTITY = "a" * 64
 
@@ -51,7 +51,7 @@ class CountingEncoder:
         self.seen.extend((text, arms) for text in texts)
         if self._broken in texts:
             row = list(texts).index(self._broken)
-            raise NonFiniteVectors(arms[0], [f"text {row}"], [row])
+            raise NonFiniteVectorsError(arms[0], [f"text {row}"], [row])
         return {arm: np.stack([vector(text, arm) for text in texts]) for arm in arms}
 
 
@@ -118,7 +118,9 @@ def _foreign(path: Path) -> None:
     pq.write_table(pa.table({"content_key": ["x"], "vector": [[1.0]]}), path)
 
 
-@pytest.mark.parametrize(("damage", "redone"), [(_cut, 4), (_empty, 4), (Path.unlink, 4), (_foreign, 4), (_stray, 0)])
+@pytest.mark.parametrize(
+    ("damage", "redone"), [(_cut, 4), (_empty, 4), (Path.unlink, 4), (_foreign, 4), (_stray, 0)]
+)
 def test_only_damaged_shards_are_redone(tmp_path: Path, damage: Callable[[Path], None], redone: int) -> None:
     """Case A14: a file under its final name is not yet a finished shard."""
     embed(tmp_path, TEXTS, CountingEncoder())
@@ -176,7 +178,7 @@ def test_a_broken_row_in_a_shard_is_refused_by_name(tmp_path: Path, value: float
 
 
 def test_a_broken_vector_stops_the_stage_naming_the_chunk(tmp_path: Path) -> None:
-    with pytest.raises(NonFiniteVectors, match="chunk 'doc-6#0'"):
+    with pytest.raises(NonFiniteVectorsError, match="chunk 'doc-6#0'"):
         embed(tmp_path, TEXTS, CountingEncoder(broken=TEXTS[6]))
     assert len(list(tmp_path.glob("plain/*.parquet"))) == 1
 
@@ -218,7 +220,9 @@ MODEL, ARM = ModelSettings(), ArmSettings()
         ("files", MODEL, ARM.model_copy(update={"first_mass": "original"})),
     ],
 )
-def test_what_decides_a_vector_decides_its_identity(fingerprint: str, model: ModelSettings, arm: ArmSettings) -> None:
+def test_what_decides_a_vector_decides_its_identity(
+    fingerprint: str, model: ModelSettings, arm: ArmSettings
+) -> None:
     """Case A16, the first group."""
     assert embedding_identity(fingerprint, model, arm) != embedding_identity("files", MODEL, ARM)
 

@@ -113,7 +113,12 @@ AFFECTS_CALIBRATED = {
     "arms__calibrated__basket_size": 5,
     "arms__calibrated__isolate_first": True,
 }
-AFFECTS_NONE = {"embed__tokens_per_batch": 64, "embed__shard_size": 3, "query__k": 3, "index__factory": "HNSW8"}
+AFFECTS_NONE = {
+    "embed__tokens_per_batch": 64,
+    "embed__shard_size": 3,
+    "query__k": 3,
+    "index__factory": "HNSW8",
+}
 
 
 @pytest.mark.parametrize("change", AFFECTS_BOTH.items(), ids=str)
@@ -125,7 +130,9 @@ def test_what_decides_all_vectors_remakes_all(project: Project, change: tuple[st
 
 
 @pytest.mark.parametrize("change", AFFECTS_CALIBRATED.items(), ids=str)
-def test_what_decides_the_calibrated_vectors_remakes_only_those(project: Project, change: tuple[str, Any]) -> None:
+def test_what_decides_the_calibrated_vectors_remakes_only_those(
+    project: Project, change: tuple[str, Any]
+) -> None:
     n_texts = project.made()["calibrated"]
     assert project.made(**dict([change])) == {"plain": 0, "calibrated": n_texts}
 
@@ -180,7 +187,11 @@ def test_changed_metadata_alone_embeds_nothing(project: Project) -> None:
 
 def _kill_while_embedding(project: Project) -> None:
     """Start the command, wait for its first shard, and kill it the hard way."""
-    arguments = [argument for key, value in project.settings.items() for argument in ("--set", f"{key}={json.dumps(value)}")]
+    arguments = [
+        argument
+        for key, value in project.settings.items()
+        for argument in ("--set", f"{key}={json.dumps(value)}")
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "pipeline", "index", "--quiet", *arguments],
         cwd=REPOSITORY,
@@ -228,7 +239,13 @@ def test_a_broken_vector_is_never_written(project: Project) -> None:
     model = BertModel.from_pretrained(project.model)
     model.embeddings.word_embeddings.weight.data[19] = float("nan")  # "gamma"
     model.save_pretrained(project.model)
-    project.write([{"id": "d1", "text": "the cat sat"}, {"id": "d2", "text": "the gamma cat"}, {"id": "d3", "text": "a dog"}])
+    project.write(
+        [
+            {"id": "d1", "text": "the cat sat"},
+            {"id": "d2", "text": "the gamma cat"},
+            {"id": "d3", "text": "a dog"},
+        ]
+    )
     with pytest.raises(DataError, match="chunk 'd2#0'"):
         project.run()
     assert not list(project.layout.root.glob("vectors/*/*"))
@@ -247,10 +264,14 @@ def test_an_index_that_cannot_be_trained_is_refused_before_embedding(project: Pr
 
 @pytest.mark.parametrize("factory", ["auto", "HNSW8", "IVF2,Flat"])
 def test_other_kinds_of_index_serve_the_same_rows(project: Project, factory: str) -> None:
-    assert project.run(index__factory=factory)[Stage.INDEX].figures["rows"] == len(pq.read_table(project.layout.chunks))
+    assert project.run(index__factory=factory)[Stage.INDEX].figures["rows"] == len(
+        pq.read_table(project.layout.chunks)
+    )
 
 
-def test_a_failed_index_leaves_the_previous_build_serving(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_index_leaves_the_previous_build_serving(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Case A19: the disk is full in the middle of the second index."""
     from indexes import VectorIndex
 
@@ -292,7 +313,10 @@ def test_chunks_over_the_limit_of_the_model_are_refused(project: Project) -> Non
 def test_late_text_is_never_lost(project: Project) -> None:
     """Case A11: two documents that differ only at their end never get equal vectors."""
     project.write(
-        [{"id": str(number), "text": "the cat " * 60 + f"answer is {word}"} for number, word in enumerate(["river", "blue"])]
+        [
+            {"id": str(number), "text": "the cat " * 60 + f"answer is {word}"}
+            for number, word in enumerate(["river", "blue"])
+        ]
     )
     project.run(chunk__max_tokens=62)
     held = project.index_vectors()

@@ -48,7 +48,9 @@ def planted(number: int, answer: str, place: int) -> dict[str, str]:
 def searcher(tmp_path_factory: pytest.TempPathFactory) -> ABSearcher:
     folder = tmp_path_factory.mktemp("planted")
     places = range(len(FILLER) + 1)
-    records = [planted(number, answer, place) for number, (_, answer) in enumerate(PLANTED) for place in places]
+    records = [
+        planted(number, answer, place) for number, (_, answer) in enumerate(PLANTED) for place in places
+    ]
     settings = {
         "run": str(folder / "run"),
         "corpus.source": str(write_jsonl(folder / "docs.jsonl", records)),

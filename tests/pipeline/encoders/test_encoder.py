@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.encoders import Calibration, Encoder, NonFiniteVectors, load_model
+from pipeline.encoders import Calibration, Encoder, NonFiniteVectorsError, load_model
 from pipeline.encoders.batching import token_batches
 from pipeline.errors import DataError, UsageError
 from tests.pipeline.encoders import tiny_models
@@ -97,7 +97,7 @@ def test_broken_weights_name_the_rows(folder):
     cat = loaded.tokenizer.token_to_id("cat")
     with torch.no_grad():
         loaded.transformer.embeddings.word_embeddings.weight[cat] = torch.nan
-    with pytest.raises(NonFiniteVectors) as broken:
+    with pytest.raises(NonFiniteVectorsError) as broken:
         encoder.encode_documents(["a dog", "the cat", "river", "cat cat"])
     assert (broken.value.arm, broken.value.rows) == ("plain", [1, 3])
 
