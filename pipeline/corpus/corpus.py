@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -37,18 +38,23 @@ class Corpus:
         """Stream the documents and, by name and reason, what is left out.
 
         Raises:
-            DataError: a record is bad and the policy is to fail, or two documents have the same id.
+            DataError: a record is bad and the policy is to fail, two documents have the same id, or there is
+                no document at all.
         """
         # Hashes, not ids: a million take well under 100 MB, and a clash of hashes is looked into.
         seen: set[int] = set()
+        left_out: Counter[SkipReason] = Counter()
         for n_before, (place, item) in enumerate(self._readings()):
             if isinstance(item, Skipped):
                 self._apply_policy(item)
+                left_out[item.reason] += 1
             else:
                 if (key := hash(item.doc_id)) in seen:
                     self._refuse_duplicate(item.doc_id, place, n_before)
                 seen.add(key)
             yield item
+        if not seen:
+            raise DataError(self._nothing_read(left_out))
 
     def _readings(self) -> Iterator[Reading]:
         for source in self.sources:
@@ -61,6 +67,13 @@ class Corpus:
                 f"{skipped.place}{name}: {skipped.reason}: {skipped.detail}; mend it, or set "
                 "corpus.bad_records = 'skip' to leave such records out"
             )
+
+    def _nothing_read(self, left_out: Counter[SkipReason]) -> str:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in left_out.items()) or "nothing"
+        return (
+            f"{self.describe()}: there is no document (left out: {reasons}); "
+            "check corpus.source and the names of the fields"
+        )
 
     def _refuse_duplicate(self, doc_id: str, place: str, n_before: int) -> None:
         """Read again what came before, to name the first place of the id too."""

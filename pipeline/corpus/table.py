@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.errors import DataError
 from pipeline.records import Document, Skipped, SkipReason
 from pipeline.skips import SkipTally
 from pipeline.tables import read_rows, table_writer
@@ -37,11 +36,7 @@ class CorpusSummary:
 
 
 def write_documents(items: Iterable[Document | Skipped], path: Path) -> CorpusSummary:
-    """Stream documents into a Parquet file that appears only when complete; count what is left out.
-
-    Raises:
-        DataError: there is no document at all.
-    """
+    """Stream documents into a Parquet file that appears only when complete; count what is left out."""
     summary = CorpusSummary()
     with table_writer(path, DOCUMENT_SCHEMA) as rows:
         for item in items:
@@ -52,8 +47,6 @@ def write_documents(items: Iterable[Document | Skipped], path: Path) -> CorpusSu
             rows.add(row, n_characters=sum(map(len, row.values())))
             summary.n_documents += 1
             summary.n_characters += len(item.text)
-        if not summary.n_documents:
-            raise DataError(_nothing_read(summary))
     return summary
 
 
@@ -70,10 +63,3 @@ def read_documents(path: Path) -> Iterator[Document]:
 def _row(document: Document) -> dict[str, str]:
     metadata = json.dumps(dict(document.metadata), ensure_ascii=False) if document.metadata else "{}"
     return {"doc_id": document.doc_id, "text": document.text, "title": document.title, "metadata": metadata}
-
-
-def _nothing_read(summary: CorpusSummary) -> str:
-    reasons = ", ".join(f"{n} {reason}" for reason, n in summary.skip_counts.items())
-    return (
-        f"the corpus has no document (left out: {reasons or 'nothing'}); check corpus.source and the fields"
-    )
