@@ -14,7 +14,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from pipeline.errors import DataError
 
@@ -57,9 +60,24 @@ class RunLayout:
         """What the chunks were made from."""
         return self.root / "chunks" / "manifest.json"
 
+    @property
+    def all_vectors(self) -> Path:
+        """Holds one folder an embedding identity."""
+        return self.root / "vectors"
+
+    @property
+    def identities(self) -> Path:
+        """The embedding identities that the arms of the last run asked for."""
+        return self.all_vectors / "identities.json"
+
+    @property
+    def embed_record(self) -> Path:
+        """How fast the last embedding was."""
+        return self.all_vectors / "record.json"
+
     def vectors(self, identity: str) -> Path:
         """The folder of the vector shards of one embedding identity (a hex digest)."""
-        return self.root / "vectors" / identity[:32]
+        return self.all_vectors / identity[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +114,37 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def remove_temporaries(folder: Path) -> None:
-    """Remove what killed writers left in `folder`; call it only while holding the run's lock."""
-    for leftover in folder.glob(f"**/{_TEMPORARY}*"):
-        leftover.unlink(missing_ok=True)
+@contextmanager
+def run_lock(layout: RunLayout) -> Iterator[None]:
+    """Hold the lock of a run directory; one process at a time writes there. Leftovers of killed ones go.
+
+    Raises:
+        DataError: another process holds it.
+    """
+    layout.root.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(layout.lock, timeout=0):
+            _remove_temporaries(layout.root)
+            yield
+    except Timeout:
+        raise DataError(
+            f"{layout.root}: another lastpage process is writing here; wait for it to end"
+        ) from None
+
+
+@contextmanager
+def scratch_layout(layout: RunLayout) -> Iterator[RunLayout]:
+    """Yield a run layout of its own, inside the run directory, that is gone afterwards."""
+    with TemporaryDirectory(dir=layout.root, prefix=_TEMPORARY) as folder:
+        yield RunLayout(Path(folder))
+
+
+def _remove_temporaries(folder: Path) -> None:
+    for leftover in list(folder.glob(f"**/{_TEMPORARY}*")):
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

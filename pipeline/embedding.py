@@ -181,7 +181,7 @@ class DocumentEncoder(Protocol):
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> Mapping[str, Vectors]:
-        """Return (len(texts), dimension) for each arm; raise NonFiniteVectorsError rather than broken rows."""
+        """Return (len(texts), dimension) for each arm, or raise NonFiniteVectorsError."""
 
 
 @dataclass(slots=True)

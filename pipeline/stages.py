@@ -8,28 +8,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from filelock import FileLock, Timeout
-
 from pipeline.artifacts import (
+    BuildFiles,
     RunLayout,
     file_digest,
     fingerprint,
+    link_or_copy,
     read_json,
-    remove_temporaries,
+    run_lock,
+    scratch_layout,
     write_json,
 )
 from pipeline.config import ArmSettings, Config, ModelSettings
 from pipeline.corpus import open_corpus
 from pipeline.corpus.table import read_documents, write_documents
 from pipeline.embedding import EmbedPlan, PendingChunk, ShardStore, embedding_identity
-from pipeline.errors import DataError, UsageError
+from pipeline.errors import UsageError
+from pipeline.plan import ReembedPlan, compare_chunks
 from pipeline.records import Skipped
 from pipeline.tables import read_rows
 
@@ -73,6 +75,9 @@ class Reporter(Protocol):
     def task(self, label: str, total: int | None, unit: str) -> AbstractContextManager[Callable[[int], None]]:
         """Open a progress display; the callable advances it by some units."""
 
+    def say(self, sentence: str) -> None:
+        """Show a sentence before long work begins."""
+
 
 class SilentReporter:
     """Shows nothing."""
@@ -81,31 +86,24 @@ class SilentReporter:
         """Ignore progress."""
         return nullcontext(lambda _: None)
 
+    def say(self, sentence: str) -> None:
+        """Ignore the sentence."""
+
 
 class Run:
-    """One run directory and the configuration that it is to hold."""
+    """One run directory and the configuration that it is to hold.
 
-    def __init__(self, config: Config, reporter: Reporter | None = None) -> None:
+    Attributes:
+        plan: what the last `upto` found to embed; None before.
+    """
+
+    def __init__(
+        self, config: Config, reporter: Reporter | None = None, *, layout: RunLayout | None = None
+    ) -> None:
         self.config = config
-        self.layout = RunLayout(Path(config.run))
+        self.layout = layout or RunLayout(Path(config.run))
+        self.plan: ReembedPlan | None = None
         self._reporter = reporter or SilentReporter()
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Hold the run's lock; one process at a time writes to a run directory.
-
-        Raises:
-            DataError: another process holds it.
-        """
-        self.layout.root.mkdir(parents=True, exist_ok=True)
-        try:
-            with FileLock(self.layout.lock, timeout=0):
-                remove_temporaries(self.layout.root)
-                yield
-        except Timeout:
-            raise DataError(
-                f"{self.layout.root}: another lastpage process is writing here; wait for it to end"
-            ) from None
 
     def upto(self, last: Stage) -> list[StageResult]:
         """Run what is missing, up to and including `last`.
@@ -121,13 +119,69 @@ class Run:
             Stage.INDEX: self._index,
         }
         results = []
-        with self.writing():
+        with run_lock(self.layout):
             write_json(self.layout.config, self.config.model_dump(mode="json"))
             for stage, step in steps.items():
+                if stage is Stage.EMBED:
+                    self._announce()
                 results.append(step())
                 if stage is last:
                     break
+            self._record_rate(results)
         return results
+
+    # -- plan ----------------------------------------------------------------------------------------
+
+    def dry_run(self) -> ReembedPlan:
+        """Say what `upto` would do, and leave the run directory as it is.
+
+        Raises:
+            DataError, UsageError: as `upto`.
+        """
+        with run_lock(self.layout), scratch_layout(self.layout) as scratch:
+            self._share_tables(scratch)
+            rehearsal = Run(self.config, self._reporter, layout=scratch)
+            rehearsal._corpus()
+            rehearsal._chunk()
+            return self._make_plan(scratch.chunks)
+
+    def _share_tables(self, scratch: RunLayout) -> None:
+        """Let a rehearsal find what is there already, so that only what has changed is read and cut again."""
+        here = self.layout
+        pairs = [
+            (here.documents, scratch.documents),
+            (here.documents_manifest, scratch.documents_manifest),
+            (here.chunks, scratch.chunks),
+            (here.chunks_manifest, scratch.chunks_manifest),
+        ]
+        for source, target in pairs:
+            target.parent.mkdir(exist_ok=True)
+            if source.is_file():
+                link_or_copy(source, target)
+
+    def _announce(self) -> None:
+        write_json(self.layout.identities, {"arms": self._identities()})
+        self.plan = self._make_plan(self.layout.chunks)
+        if self.plan:
+            self._reporter.say(self.plan.sentence())
+
+    def _make_plan(self, chunks: Path) -> ReembedPlan:
+        from pipeline.indexing import current_build
+
+        build = current_build(self.layout.root)
+        serving = BuildFiles(build.path).chunks if build is not None else None
+        columns = read_rows(chunks, ["content_key", "n_tokens"])
+        work = EmbedPlan(((row["content_key"], row["n_tokens"]) for row in columns), self._stores())
+        rate = (read_json(self.layout.embed_record) or {}).get("tokens_per_second")
+        return ReembedPlan(
+            compare_chunks(serving, chunks), work.missing, work.tokens, work.tokens / rate if rate else None
+        )
+
+    def _record_rate(self, results: list[StageResult]) -> None:
+        for result in results:
+            if result.stage is Stage.EMBED and result.changed and result.seconds > 0:
+                rate = result.figures["tokens"] / result.seconds
+                write_json(self.layout.embed_record, {"tokens_per_second": rate})
 
     # -- model ---------------------------------------------------------------------------------------
 
@@ -145,6 +199,7 @@ class Run:
 
     @cached_property
     def _encoder(self) -> Encoder:
+        self._reporter.say(f"loading model {self.config.model.name}")
         return load_encoder(self.config, self._model_folder)
 
     def _identities(self) -> dict[str, str]:
@@ -305,6 +360,7 @@ class Run:
             "model_folder": str(self._model_folder),
             "model_fingerprint": self._model_fingerprint,
             "arms": {name: arm.model_dump(mode="json") for name, arm in self.config.arms.items()},
+            "identities": self._identities(),
             "documents": self._manifest_of(self.layout.documents_manifest)["figures"]["documents"],
             "source": self._manifest_of(self.layout.documents_manifest)["figures"]["source"],
         }

@@ -7,7 +7,6 @@ configuration value, the order of commands); 3 done, but some records of the cor
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tomllib
@@ -17,6 +16,8 @@ from typing import Any, TypeVar
 
 import click
 
+from pipeline.cli.build_commands import builds_command, prune_command, rollback_command
+from pipeline.cli.runs import find_run
 from pipeline.config import Config, load_config
 from pipeline.errors import LastpageError, UsageError
 
@@ -149,7 +150,7 @@ def query_command(
     from pipeline.ab import ABSearcher
     from pipeline.cli import report
 
-    folder, hint = _find_run(run)
+    folder, hint = find_run(run)
     defaults = _stored_config(folder).query
     searcher = ABSearcher.open(folder, model=model, device=device)
     result = searcher.search(
@@ -159,6 +160,53 @@ def query_command(
         report.print_json({"run": str(folder), **result.as_json()})
     else:
         report.print_report(result, folder, hint)
+
+
+cli.add_command(builds_command)
+cli.add_command(rollback_command)
+cli.add_command(prune_command)
+
+
+@cli.command("reembed", epilog=EPILOG)
+@run_options
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and leave the run as it is.")
+@click.pass_context
+def reembed_command(ctx: click.Context, /, *, dry_run: bool, **options: Any) -> None:
+    """Bring a run in step with its corpus, model and settings: redo what is affected, nothing else.
+
+    The same as `lastpage index`, which prints the same plan first.
+
+    \b
+    lastpage reembed --corpus notes/ --dry-run
+    lastpage reembed --corpus notes/ --set arms.calibrated.strength=0.7
+    """
+    if dry_run:
+        _dry_run(**options)
+    else:
+        _run_stages(ctx, "index", **options)
+
+
+def _dry_run(
+    *,
+    config_path: Path | None,
+    corpus: str | None,
+    model: str | None,
+    run: str | None,
+    settings: Sequence[str],
+    allow_skipped: bool,  # noqa: ARG001 - skipped records are for the run itself to report
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    from pipeline.cli import report
+    from pipeline.cli.progress import RichReporter
+    from pipeline.stages import Run
+
+    config = _configured(config_path, corpus, model, run, settings)
+    plan = Run(config, RichReporter(quiet=quiet)).dry_run()
+    if as_json:
+        report.print_json({"run": config.run, "plan": plan.as_json()})
+    else:
+        click.echo(plan.sentence())
 
 
 def _run_stages(
@@ -179,9 +227,10 @@ def _run_stages(
     from pipeline.stages import Run, Stage
 
     config = _configured(config_path, corpus, model, run, settings)
-    results = Run(config, RichReporter(quiet=quiet)).upto(Stage(last))
+    process = Run(config, RichReporter(quiet=quiet))
+    results = process.upto(Stage(last))
     if as_json:
-        report.print_json(report.run_as_json(Path(config.run), results))
+        report.print_json(report.run_as_json(Path(config.run), results, process.plan))
     else:
         report.print_run(Path(config.run), results)
     if any(result.figures.get("skipped") for result in results) and not allow_skipped:
@@ -213,22 +262,6 @@ def _run_name(corpus: str) -> str:
     """A folder name from a corpus: its last part without ending."""
     stem = corpus.rstrip("/").rsplit("/", 1)[-1].split(".", 1)[0] or "corpus"
     return re.sub(r"[^\w-]+", "-", stem).strip("-") or "corpus"
-
-
-def _find_run(asked: str | None) -> tuple[Path, str]:
-    """The run directory to query, and a hint where it was chosen among several."""
-    if named := asked or os.environ.get("LASTPAGE_RUN"):
-        folder = Path(named)
-        if not folder.is_dir():
-            raise UsageError(f"run {folder}: no such directory; run `lastpage index --run {folder}` first")
-        return folder, ""
-    built = sorted(Path("runs").glob("*/current"), key=lambda pointer: pointer.stat().st_mtime)
-    if not built:
-        raise UsageError(
-            "nothing is indexed below runs/ yet; run `lastpage index` first, or name a run with --run"
-        )
-    hint = f" (the newest of {len(built)} runs; choose with --run)" if len(built) > 1 else ""
-    return built[-1].parent, hint
 
 
 def _stored_config(run: Path) -> Config:

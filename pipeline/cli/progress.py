@@ -28,6 +28,10 @@ class RichReporter:
         # Without a terminal rich assumes 80 columns, too few for counts, rates and times.
         self._console = console if console.is_terminal else Console(stderr=True, quiet=quiet, width=_WIDTH)
 
+    def say(self, sentence: str) -> None:
+        """Print a sentence above the bars."""
+        self._console.print(sentence, markup=False, highlight=False)
+
     @contextmanager
     def task(self, label: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
         """Open a bar; the callable advances it."""

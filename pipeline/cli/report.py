@@ -14,6 +14,8 @@ from rich.text import Text
 
 from indexes import MovementStatus
 from pipeline.ab import ABResult, DocumentResult, Hit
+from pipeline.housekeeping import BuildSummary
+from pipeline.plan import ReembedPlan
 from pipeline.stages import Stage, StageResult
 
 _PIPE_WIDTH = 120
@@ -45,7 +47,7 @@ def console() -> Console:
 # -- runs ----------------------------------------------------------------------------------------------
 
 
-def run_as_json(run: Path, results: Sequence[StageResult]) -> dict[str, Any]:
+def run_as_json(run: Path, results: Sequence[StageResult], plan: ReembedPlan | None = None) -> dict[str, Any]:
     """The summary of a run for machines."""
     stages = [
         {
@@ -57,7 +59,12 @@ def run_as_json(run: Path, results: Sequence[StageResult]) -> dict[str, Any]:
         }
         for result in results
     ]
-    return {"run": str(run), "changed": any(result.changed for result in results), "stages": stages}
+    return {
+        "run": str(run),
+        "changed": any(result.changed for result in results),
+        "plan": plan.as_json() if plan is not None else None,
+        "stages": stages,
+    }
 
 
 def print_run(run: Path, results: Sequence[StageResult]) -> None:
@@ -124,6 +131,33 @@ def _print_skips(out: Console, result: StageResult) -> None:
     total = sum(skipped.values())
     if total > _SKIPS_SHOWN:
         out.print(f"  … {total - _SKIPS_SHOWN:,} more; all with --json")
+
+
+# -- builds --------------------------------------------------------------------------------------------
+
+
+def print_builds(run: Path, builds: Sequence[BuildSummary], hint: str) -> None:
+    """One row a build, oldest first."""
+    out = console()
+    out.print(Text(f"run {run}{hint}", style="dim"))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("", "build", "documents", "chunks", "arms (strength)", "model", "size"):
+        table.add_column(heading)
+    for build in builds:
+        arms = ", ".join(f"{name} ({strength:g})" for name, strength in build.arms.items())
+        counts = (f"{build.n_documents:,}", f"{build.n_rows:,}")
+        current = "*" if build.current else ""
+        table.add_row(current, build.build_id, *counts, arms, build.model, size(build.n_bytes))
+    out.print(table)
+
+
+def size(n_bytes: int) -> str:
+    """Say a number of bytes as people do."""
+    for unit in ("bytes", "kB", "MB"):
+        if abs(n_bytes) < 1000:
+            return f"{n_bytes:,.0f} {unit}"
+        n_bytes //= 1000
+    return f"{n_bytes:,.0f} GB"
 
 
 # -- A/B -----------------------------------------------------------------------------------------------

@@ -280,7 +280,7 @@ def test_a_pickle_under_the_name_of_an_index_is_never_run(tmp_path: Path) -> Non
     with pytest.raises(InvalidIndexError, match="not a readable FAISS index"):
         VectorIndex.load(tmp_path / "a.faiss")
     assert not marker.exists()
-    pickle.loads(payload).close()  # noqa: S301 - proves that the payload works
+    pickle.loads(payload).close()  # the payload works
     assert marker.exists()
 
 

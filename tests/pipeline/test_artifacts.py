@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.artifacts import (
+    RunLayout,
     atomic_path,
     file_digest,
     fingerprint,
     link_or_copy,
     read_json,
-    remove_temporaries,
+    run_lock,
+    scratch_layout,
     write_json,
 )
 from pipeline.errors import DataError
@@ -38,14 +40,24 @@ def test_a_file_takes_its_name_when_complete(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
-    (tmp_path / "vectors").mkdir()
-    leftover = tmp_path / "vectors" / ".tmp-1234-shard.parquet"
+    layout = RunLayout(tmp_path)
+    layout.all_vectors.mkdir()
+    leftover = layout.all_vectors / ".tmp-1234-shard.parquet"
     leftover.write_text("half")
-    kept = tmp_path / "vectors" / "shard.parquet"
+    (tmp_path / ".tmp-plan" / "corpus").mkdir(parents=True)
+    kept = layout.all_vectors / "shard.parquet"
     kept.write_text("whole")
-    remove_temporaries(tmp_path)
-    assert not leftover.exists()
-    assert kept.exists()
+    with run_lock(layout):
+        assert not leftover.exists()
+        assert not (tmp_path / ".tmp-plan").exists()
+        assert kept.exists()
+
+
+def test_a_scratch_layout_leaves_nothing(tmp_path: Path) -> None:
+    with scratch_layout(RunLayout(tmp_path)) as scratch:
+        write_json(scratch.documents_manifest, {})
+        assert scratch.root.parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_json_is_strict(tmp_path: Path) -> None:

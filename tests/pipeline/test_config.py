@@ -41,7 +41,7 @@ def _is_example(line: str) -> bool:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_shipped_configs_are_valid(path: Path) -> None:
     config = load_config(path)
-    assert list(config.arms)[0] == "plain"
+    assert next(iter(config.arms)) == "plain"
     assert config.arms["plain"].strength == 0.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def test_sentences_have_exact_spans() -> None:
 @given(st.text(alphabet=st.sampled_from("aé界🚀 .!?。\n\t\u200b\u0301"), max_size=80))
 def test_sentences_hold_every_visible_character_once(text: str) -> None:
     spans = sentence_spans(text)
-    assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
     in_sentences = "".join(text[start:end] for start, end in spans)
     assert "".join(in_sentences.split()) == "".join(text.split())
 

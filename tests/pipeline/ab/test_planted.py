@@ -13,18 +13,19 @@ from pipeline.stages import Run, Stage
 from tests.conftest import write_jsonl
 
 FILLER = [
-    "The municipal archive keeps its records in a long brick building behind the town hall. Shelves run along "
-    "both walls, and every box carries a number, a year and the name of the clerk who closed it.",
-    "Farmers in the valley rotate their fields every third year. Barley follows beans, and after the barley the "
-    "land rests under clover until the soil is dark and crumbly again.",
-    "A regional train leaves the station twice an hour on weekdays. It stops at nine villages, crosses two iron "
-    "bridges and reaches the coast after a little less than fifty minutes.",
-    "The school orchestra rehearses on Tuesdays in the old gymnasium. The conductor prefers short programmes, "
-    "and the brass section has learned to play softly under the low ceiling.",
-    "Most houses on the square were rebuilt after the great storm. Their roofs are steeper than before, their "
-    "chimneys lower, and the shutters are held by heavy hooks of forged steel.",
-    "The weekly market opens at seven. Traders from the hills sell honey and hard cheese, while the fishmongers "
-    "arrive later because the road along the cliffs is closed until sunrise.",
+    "The municipal archive keeps its records in a long brick building behind the town hall. Shelves "
+    "run along both walls, and every box carries a number, a year and the name of the clerk who "
+    "closed it.",
+    "Farmers in the valley rotate their fields every third year. Barley follows beans, and after the "
+    "barley the land rests under clover until the soil is dark and crumbly again.",
+    "A regional train leaves the station twice an hour on weekdays. It stops at nine villages, "
+    "crosses two iron bridges and reaches the coast after a little less than fifty minutes.",
+    "The school orchestra rehearses on Tuesdays in the old gymnasium. The conductor prefers short "
+    "programmes, and the brass section has learned to play softly under the low ceiling.",
+    "Most houses on the square were rebuilt after the great storm. Their roofs are steeper than "
+    "before, their chimneys lower, and the shutters are held by heavy hooks of forged steel.",
+    "The weekly market opens at seven. Traders from the hills sell honey and hard cheese, while the "
+    "fishmongers arrive later because the road along the cliffs is closed until sunrise.",
 ]
 PLANTED = [
     (
