@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
-from pipeline.encoders.arms import Arm, ArmHooks, ArmPlan, plan_arms
-from pipeline.encoders.attention import AttentionFacts, Pass, active
+from pipeline.encoders.architecture import (
+    blocks_of,
+    cannot_be_calibrated,
+    feed_forward_of,
+    probe_batch,
+    refuse_by_name,
+)
+from pipeline.encoders.arms import Arm, ArmPlan, plan_arms
 from pipeline.encoders.calibration import Calibration, Pooling
-from pipeline.errors import DataError
+from pipeline.encoders.forward_pass import AttentionFacts, Pass, active
+from pipeline.encoders.hooks import ArmHooks
 
-# The first number in a module's path is its layer: T5 has "encoder.block.3.layer.0.SelfAttention".
-_LAYER_PATH = re.compile(r"^(.*?(?:^|\.)(?:layers?|block|h)\.\d+)\.")
-
-_REFUSED = {
-    "mpnet": "its attention is fixed code that adds its own position bias and never calls the attention interface",
-    "deberta-v2": "its disentangled attention never calls the attention interface",
-    "deberta": "its disentangled attention never calls the attention interface",
-    "gemma2": "it caps attention logits (attn_logit_softcapping), which SDPA and the basket formula do not model",
-}
-
-_PROBE_LENGTHS = (40, 27)
 _PROBE_BASKET = 8
 
 
@@ -43,15 +38,16 @@ class CalibratedModel:
             DataError: the architecture cannot be calibrated; the message says why.
         """
         refuse_by_name(model)
-        self.model = model.eval()
+        self.model = model
+        self.model.train(mode=False)
         self.pooling = pooling
         facts = self._observe()
+        blocks = blocks_of(model, list(facts))
         self._layer_of = {module: number for number, module in enumerate(facts)}
         self.n_layers = len(facts)
         self.causal = all(fact.causal for fact in facts.values())
         self._may_copy = not any(fact.biased for fact in facts.values())
-        blocks = [self._block_of(module) for module in facts]
-        feed_forward = _feed_forward_of(blocks[-1]) if pooling is not Pooling.MEAN else None
+        feed_forward = feed_forward_of(blocks[-1]) if pooling is not Pooling.MEAN else None
         self._skip_rows = feed_forward is not None
         self._hooks = ArmHooks(blocks, feed_forward)
         self._plans: dict[tuple[Arm, ...], ArmPlan] = {}
@@ -59,7 +55,8 @@ class CalibratedModel:
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return self.model.device
+        device: torch.device = self.model.device
+        return device
 
     def blocks_at_once(self, arms: Sequence[Arm]) -> int:
         """How many copies of the batch the widest layer holds: memory grows with it."""
@@ -93,13 +90,14 @@ class CalibratedModel:
         finally:
             self._hooks.stop()
         size = input_ids.shape[0]
-        blocks = hidden.unflatten(0, (-1, size))
+        blocks = torch.unflatten(hidden, 0, (-1, size))
         return [self._pool(blocks[block], copy, current, skip_pooling) for block, copy in plan.outputs]
 
     def _forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         mask = attention_mask if self._needs_mask(attention_mask) else None
-        output: Tensor = self.model(input_ids=input_ids, attention_mask=mask, **self._no_cache()).last_hidden_state
-        return output
+        output = self.model(input_ids=input_ids, attention_mask=mask, **self._no_cache())
+        hidden: Tensor = output.last_hidden_state
+        return hidden
 
     def _needs_mask(self, attention_mask: Tensor) -> bool:
         """Causal rows never see padding on their right: without a mask SDPA takes its causal kernel."""
@@ -123,7 +121,10 @@ class CalibratedModel:
         return (total / counted.sum(dim=1).clamp_min(1)).to(hidden.dtype)
 
     def _plan(self, arms: Sequence[Arm]) -> ArmPlan:
-        key = tuple(replace(arm, layers=tuple(sorted(arm.calibrated_layers(self.n_layers)))) if arm else None for arm in arms)
+        key = tuple(
+            replace(arm, layers=tuple(sorted(arm.calibrated_layers(self.n_layers)))) if arm else None
+            for arm in arms
+        )
         if key not in self._plans:
             self._plans[key] = self._make_plan(key)
         return self._plans[key]
@@ -138,44 +139,22 @@ class CalibratedModel:
             skip_rows=self._skip_rows,
         )
 
-    # -- finding and proving -------------------------------------------------------------------------
-
     def _observe(self) -> dict[nn.Module, AttentionFacts]:
-        """Run a dummy forward and note, in order, which modules attend through the interface."""
-        input_ids, attention_mask = self._probe_batch()
+        """Run a dummy forward and note, in order, which modules attend through the interface.
+
+        Raises:
+            DataError: the model does not run at all, say in this precision on this device.
+        """
+        input_ids, attention_mask = probe_batch(self.model)
         current = Pass(self.pooling, attention_mask.bool(), {}, ())
-        with active(current), torch.inference_mode():
-            self.model(input_ids=input_ids, attention_mask=attention_mask)
-        expected = getattr(self.model.config, "num_hidden_layers", None)
-        if not current.seen:
-            raise DataError(f"{_name(self.model)} cannot be calibrated: its attention never calls the attention interface")
-        if expected is not None and len(current.seen) != expected:
-            raise DataError(
-                f"{_name(self.model)} cannot be calibrated: {expected} layers, but {len(current.seen)} attention "
-                "modules (layers that share their weights are not supported)"
-            )
+        try:
+            with active(current), torch.inference_mode():
+                self.model(input_ids=input_ids, attention_mask=attention_mask)
+        except (RuntimeError, NotImplementedError) as error:
+            raise cannot_be_calibrated(
+                self.model, f"it does not run in {self.model.dtype} on {self.model.device} ({error})"
+            ) from error
         return current.seen
-
-    def _probe_batch(self) -> tuple[Tensor, Tensor]:
-        """Two random texts of different length, padded on the right."""
-        longest = min(_PROBE_LENGTHS[0], _positions(self.model))
-        lengths = (longest, max(longest * _PROBE_LENGTHS[1] // _PROBE_LENGTHS[0], 1))
-        config = self.model.config.get_text_config()
-        special = _special_tokens(config)
-        ordinary = [token for token in range(min(config.vocab_size, 1000)) if token not in special]
-        generator = torch.Generator().manual_seed(0)
-        chosen = torch.randint(len(ordinary), (2, longest), generator=generator)
-        input_ids = torch.tensor(ordinary)[chosen]
-        attention_mask = (torch.arange(longest) < torch.tensor(lengths)[:, None]).long()
-        input_ids = input_ids.masked_fill(attention_mask == 0, getattr(config, "pad_token_id", None) or 0)
-        return input_ids.to(self.device), attention_mask.to(self.device)
-
-    def _block_of(self, attention: nn.Module) -> nn.Module:
-        name = next(name for name, module in self.model.named_modules() if module is attention)
-        match = _LAYER_PATH.match(name)
-        if match is None:
-            raise DataError(f"{_name(self.model)} cannot be calibrated: no layer number in the module path {name!r}")
-        return self.model.get_submodule(match.group(1))
 
     def prove(self, arms: Sequence[Arm]) -> None:
         """Check on a dummy batch that exactly the configured layers are calibrated, and rightly combined.
@@ -188,7 +167,7 @@ class CalibratedModel:
             DataError: one of these does not hold.
         """
         small = [replace(arm, basket_size=_PROBE_BASKET) if arm is not None else None for arm in arms]
-        input_ids, attention_mask = self._probe_batch()
+        input_ids, attention_mask = probe_batch(self.model)
         plan = self._make_plan(small)
         current = Pass(self.pooling, attention_mask.bool(), self._layer_of, plan.layers)
         together = self._run(input_ids, attention_mask, plan, current)
@@ -196,19 +175,27 @@ class CalibratedModel:
         plain = self._without_seam(input_ids, attention_mask)
         for arm, vectors in zip(small, together, strict=True):
             alone = self.embed(input_ids, attention_mask, [arm])[0]
-            is_plain = arm is None or arm.strength == 0.0
-            if not self._close(vectors, alone) or (is_plain and not self._close(vectors, plain)):
-                raise DataError(f"{_name(self.model)} cannot be calibrated: one pass and separate passes disagree")
-            if not is_plain and torch.equal(vectors, plain):
-                raise DataError(f"{_name(self.model)} cannot be calibrated: {arm} changes nothing")
+            self._check_vectors(arm, vectors, alone, plain)
+
+    def _check_vectors(self, arm: Arm, vectors: Tensor, alone: Tensor, plain: Tensor) -> None:
+        if not vectors.isfinite().all():
+            raise cannot_be_calibrated(
+                self.model,
+                f"its vectors are not finite in {self.model.dtype}; check its weights or the precision",
+            )
+        is_plain = as_arm(arm) is None
+        if not self._close(vectors, alone) or (is_plain and not self._close(vectors, plain)):
+            raise cannot_be_calibrated(self.model, "one pass for all arms and separate passes disagree")
+        if not is_plain and torch.equal(vectors, plain):
+            raise cannot_be_calibrated(self.model, f"{arm} changes nothing")
 
     def _check_counts(self, plan: ArmPlan, current: Pass) -> None:
         for layer, step in enumerate(plan.layers):
             expected = sum(calibration is not None for calibration in (*step.branches, *step.copies))
             got = current.calibrated_calls.get(layer, 0)
             if got != expected:
-                raise DataError(
-                    f"{_name(self.model)} cannot be calibrated: layer {layer} calibrated {got} times, expected {expected}"
+                raise cannot_be_calibrated(
+                    self.model, f"layer {layer} calibrated {got} times, expected {expected}"
                 )
 
     def _without_seam(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -219,47 +206,6 @@ class CalibratedModel:
     def _close(self, left: Tensor, right: Tensor) -> bool:
         tolerance = 1e-3 if self.model.dtype == torch.float32 else 0.1
         return bool((left - right).abs().max() <= tolerance * right.abs().max())
-
-
-def refuse_by_name(model: PreTrainedModel) -> None:
-    """Refuse architectures that are known not to work, with the reason.
-
-    Raises:
-        DataError: the model is one of them.
-    """
-    kind = model.config.model_type
-    if kind in _REFUSED:
-        raise DataError(f"{_name(model)} cannot be calibrated: {_REFUSED[kind]}")
-    if not type(model)._can_set_attn_implementation():
-        raise DataError(f"{_name(model)} cannot be calibrated: it does not support the attention interface of transformers")
-
-
-def _name(model: PreTrainedModel) -> str:
-    return f"the architecture {model.config.model_type!r} ({type(model).__name__})"
-
-
-def _special_tokens(config: PreTrainedConfig) -> set[int]:
-    """Tokens that mean something to the model; a config names none, one or (at the end of a text) several."""
-    special: set[int] = set()
-    for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
-        value = getattr(config, name, None)
-        special.update(value if isinstance(value, list) else [] if value is None else [value])
-    return special
-
-
-def _positions(model: PreTrainedModel) -> int:
-    return int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or _PROBE_LENGTHS[0])
-
-
-def _feed_forward_of(block: nn.Module) -> tuple[nn.Module, nn.Module] | None:
-    """Find where one row a token enters and leaves the feed-forward network of a layer, if it is known."""
-    children = dict(block.named_children())
-    for name in ("mlp", "ffn"):
-        if name in children:
-            return children[name], children[name]
-    if "intermediate" in children and hasattr(children.get("output"), "dense"):
-        return children["intermediate"], block.get_submodule("output.dense")
-    return None
 
 
 def as_arm(calibration: Calibration | None) -> Arm:

@@ -1,17 +1,16 @@
 """The public encoder: texts in, one array of vectors an arm out, all arms in one pass.
 
-    from pipeline.encoders import Calibration, Encoder
+from pipeline.encoders import Calibration, Encoder
 
-    encoder = Encoder.load("all-MiniLM-L6-v2", arms={"plain": None, "calibrated": Calibration()})
-    documents = encoder.encode_documents(["a long text …", "another …"])
-    queries = encoder.encode_queries(["where is the answer?"])
-    scores = queries["plain"] @ documents["calibrated"].T
+encoder = Encoder.load("all-MiniLM-L6-v2", arms={"plain": None, "calibrated": Calibration()})
+documents = encoder.encode_documents(["a long text …", "another …"])
+queries = encoder.encode_queries(["where is the answer?"])
+scores = queries["plain"] @ documents["calibrated"].T
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,8 @@ class Encoder:
         Args:
             loaded: from `load_model`.
             arms: named calibrations; by default `plain` and `calibrated` (`Calibration()`).
-            tokens_per_batch: the most tokens of a forward pass, padding and arms included.
+            tokens_per_batch: the most tokens of a forward pass, padding and arms included; only a single
+                text that is longer than that exceeds it.
 
         Raises:
             DataError: the model cannot be calibrated.
@@ -112,6 +112,40 @@ class Encoder:
         """Count the tokens of a query as it is embedded, before any truncation."""
         return len(self.tokenizer.encode(self.query_prompt + query).ids)
 
+    def encode(
+        self,
+        texts: Sequence[str],
+        arms: Mapping[str, Calibration | None],
+        *,
+        prompt: str = "",
+        truncate: bool = False,
+        progress: Progress | None = None,
+    ) -> dict[str, Vectors]:
+        """Embed texts with any calibrations, all in one pass; the other methods choose prompt and arms.
+
+        Raises:
+            DataError: a text is too long and not to be truncated, or a vector comes out non-finite or zero.
+        """
+        calibrations = list(arms.values())
+        encodings = self._tokenize(texts, prompt, truncate)
+        lengths = [len(encoding) for encoding in encodings]
+        out = {name: np.empty((len(texts), self.dimension), dtype=np.float32) for name in arms}
+        budget = self.tokens_per_batch // self._model.blocks_at_once(calibrations)
+        skip_pooling = self._prompt_tokens(prompt)
+        for batch in token_batches(lengths, budget):
+            ids = [encodings[index].ids for index in batch]
+            if len(ids[0]) > budget:  # a text that fits only without its other arms takes a pass for each
+                vectors = [self._embed(ids, [arm], skip_pooling)[0] for arm in calibrations]
+            else:
+                vectors = self._embed(ids, calibrations, skip_pooling)
+            for name, of_arm in zip(arms, vectors, strict=True):
+                out[name][batch] = of_arm
+            if progress is not None:
+                progress(len(batch), sum(lengths[index] for index in batch))
+        for name, of_arm in out.items():
+            _check_vectors(of_arm, name)
+        return out
+
     def encode_documents(
         self, texts: Sequence[str], arms: Sequence[str] | None = None, *, progress: Progress | None = None
     ) -> dict[str, Vectors]:
@@ -129,10 +163,12 @@ class Encoder:
             DataError: a text is longer than `max_length` tokens (nothing is ever cut here), or a vector
                 comes out non-finite or zero.
         """
-        names = list(self.arms) if arms is None else list(arms)
-        return self._encode(texts, self.document_prompt, names, [self._arm(name) for name in names], progress)
+        chosen = {name: self._arm(name) for name in (self.arms if arms is None else arms)}
+        return self.encode(texts, chosen, prompt=self.document_prompt, progress=progress)
 
-    def encode_queries(self, texts: Sequence[str], *, calibrate: bool = False, truncate: bool = False) -> dict[str, Vectors]:
+    def encode_queries(
+        self, texts: Sequence[str], *, calibrate: bool = False, truncate: bool = False
+    ) -> dict[str, Vectors]:
         """Embed queries, by default plainly in every arm.
 
         Args:
@@ -144,41 +180,18 @@ class Encoder:
             For each arm (len(texts), dimension) float32; arms that are embedded alike share one array.
         """
         if calibrate:
-            return self._encode(texts, self.query_prompt, list(self.arms), list(self.arms.values()), None, truncate)
-        plain = self._encode(texts, self.query_prompt, ["plain"], [None], None, truncate)["plain"]
+            return self.encode(texts, self.arms, prompt=self.query_prompt, truncate=truncate)
+        plain = self.encode(texts, {"plain": None}, prompt=self.query_prompt, truncate=truncate)["plain"]
         return dict.fromkeys(self.arms, plain)
 
     def encode_windows(self, texts: Sequence[str]) -> Vectors:
         """Embed parts of documents plainly, as documents: what evidence is compared with."""
-        return self._encode(texts, self.document_prompt, ["plain"], [None], None)["plain"]
+        return self.encode(texts, {"plain": None}, prompt=self.document_prompt)["plain"]
 
     def _arm(self, name: str) -> Calibration | None:
         if name not in self.arms:
             raise UsageError(f"no arm {name!r}; there are {', '.join(self.arms)}")
         return self.arms[name]
-
-    def _encode(
-        self,
-        texts: Sequence[str],
-        prompt: str,
-        names: Sequence[str],
-        arms: Sequence[Calibration | None],
-        progress: Progress | None,
-        truncate: bool = False,
-    ) -> dict[str, Vectors]:
-        encodings = self._tokenize(texts, prompt, truncate)
-        lengths = [len(encoding) for encoding in encodings]
-        out = {name: np.empty((len(texts), self.dimension), dtype=np.float32) for name in names}
-        budget = self.tokens_per_batch // self._model.blocks_at_once(arms)
-        for batch in token_batches(lengths, budget):
-            vectors = self._embed([encodings[index].ids for index in batch], arms, self._prompt_tokens(prompt))
-            for name, of_arm in zip(names, vectors, strict=True):
-                out[name][batch] = of_arm
-            if progress is not None:
-                progress(len(batch), sum(lengths[index] for index in batch))
-        for name in names:
-            _check_vectors(out[name], name)
-        return out
 
     def _tokenize(self, texts: Sequence[str], prompt: str, truncate: bool) -> list[Encoding]:
         tokenizer = self.tokenizer
@@ -189,8 +202,8 @@ class Encoder:
         for index, encoding in enumerate(encodings):
             if len(encoding) > self.max_length:
                 raise DataError(
-                    f"text {index} has {len(encoding)} tokens with prompt and special tokens, but the model takes "
-                    f"{self.max_length}; cut it into chunks (nothing is truncated silently)"
+                    f"text {index} has {len(encoding)} tokens with prompt and special tokens, but the model "
+                    f"takes {self.max_length}; cut it into chunks (nothing is truncated silently)"
                 )
         return encodings
 
@@ -232,13 +245,13 @@ class Encoder:
 
     def _check_baskets(self) -> None:
         """Refuse a basket that no text can fill twice over: the calibration would silently do nothing."""
-        special = len(self.tokenizer.encode("").ids)
+        content = self.max_length - len(self.tokenizer.encode("").ids)
         for name, arm in self.arms.items():
-            if arm is not None and arm.basket_size >= self.max_length - special:
+            if arm is not None and arm.basket_size >= content:
                 raise UsageError(
-                    f"arm {name!r}: basket_size = {arm.basket_size}, but a text has at most {self.max_length - special} "
-                    f"tokens (max_length {self.max_length} less {special} special tokens), so that it would never "
-                    "fill more than one basket and nothing would be calibrated; choose a smaller basket"
+                    f"arm {name!r}: basket_size = {arm.basket_size}, but a text has at most {content} tokens "
+                    f"besides special ones (max_length {self.max_length}), so that it would never fill more "
+                    "than one basket and nothing would be calibrated; choose a smaller basket"
                 )
 
 

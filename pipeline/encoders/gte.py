@@ -71,7 +71,7 @@ def translate_config(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """
     if "gte" not in CONFIG_MAPPING:
         raise DataError(
-            f"model {folder}: GTE needs the class GteModel, which this version of transformers does not have; "
+            f"model {folder}: GTE needs the class GteModel, which this version of transformers lacks; "
             "run `pip install 'transformers>=5.24'`"
         )
     for name, shared in _SHARED.items():
@@ -80,7 +80,12 @@ def translate_config(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if not config.get("type_vocab_size", 1):
         raise _untranslatable(folder, "type_vocab_size = 0, but GteModel always adds a token type")
     kept = {name: value for name, value in config.items() if name not in _LEGACY_KEYS}
-    return {**kept, "model_type": "gte", "architectures": ["GteModel"], "rope_parameters": _rope(config, folder)}
+    return {
+        **kept,
+        "model_type": "gte",
+        "architectures": ["GteModel"],
+        "rope_parameters": _rope(config, folder),
+    }
 
 
 def _rope(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -95,7 +100,9 @@ def _rope(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         return {"rope_type": "default", "rope_theta": theta}
     kind = scaling.get("type", scaling.get("rope_type"))
     if kind != "ntk" or scaling.get("mixed_b") is not None or "factor" not in scaling:
-        raise _untranslatable(folder, f"rope_scaling = {dict(scaling)}; only 'ntk' with a factor and no mixed_b is known")
+        raise _untranslatable(
+            folder, f"rope_scaling = {dict(scaling)}; only 'ntk' with a factor and no mixed_b is known"
+        )
     factor = float(scaling["factor"])
     head_width = int(config["hidden_size"]) // int(config["num_attention_heads"])
     return {"rope_type": "linear", "rope_theta": theta * factor, "factor": factor ** (2 / head_width)}
@@ -105,12 +112,16 @@ def _is_remote_gte(config: Mapping[str, Any]) -> bool:
     """Recognise the original (`new`), and copies that took the name `gte` with the old rotary fields."""
     if config.get("model_type") == "gte":
         return "rope_parameters" not in config and any(name in config for name in _LEGACY_KEYS)
-    return config.get("model_type") == "new" and any("New" in str(name) for name in config.get("architectures") or ["New"])
+    return config.get("model_type") == "new" and any(
+        "New" in str(name) for name in config.get("architectures") or ["New"]
+    )
 
 
 def _check_weights(folder: Path, config: Mapping[str, Any]) -> None:
     """Refuse a checkpoint that lacks weights: transformers would draw them at random and only warn."""
-    names = {name.removeprefix("new.") for file in folder.glob("*.safetensors") for name in _tensor_names(file)}
+    names = {
+        name.removeprefix("new.") for file in folder.glob("*.safetensors") for name in _tensor_names(file)
+    }
     needed = {name.format(last=int(config["num_hidden_layers"]) - 1) for name in _NEEDED_WEIGHTS}
     if names and (missing := sorted(needed - names)):
         raise _untranslatable(folder, f"its weights have no {', '.join(missing)}")

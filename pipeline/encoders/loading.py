@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -71,21 +71,41 @@ def load_model(
         UsageError: an override that the model cannot meet.
     """
     model = _sentence_transformer(folder, device, dtype, trust_remote_code)
+    taken = take_apart(model, folder, max_length=max_length, truncate_dim=truncate_dim)
+    return replace(
+        taken,
+        query_prompt=taken.query_prompt if query_prompt is None else query_prompt,
+        document_prompt=taken.document_prompt if document_prompt is None else document_prompt,
+    )
+
+
+def take_apart(
+    model: SentenceTransformer,
+    folder: Path,
+    *,
+    max_length: int | None = None,
+    truncate_dim: int | None = None,
+) -> LoadedModel:
+    """Read from a loaded model what decides its vectors; `folder` names it in messages.
+
+    Raises:
+        DataError: it has a part that is not supported, or cannot be calibrated sensibly.
+        UsageError: an override that the model cannot meet.
+    """
     modules = list(model)
     transformer = _transformer_of(modules[0], folder)
-    pooling = _pooling_of(modules[1] if len(modules) > 1 else None, folder)
-    tokenizer = _tokenizer_of(model, folder)
+    pooling, include_prompt = _pooling_of(modules[1] if len(modules) > 1 else None, folder)
     usual, most = _limits(model, transformer)
-    prompts: Mapping[str, str] = model.prompts or {}
+    prompts = {name: prompt or "" for name, prompt in (model.prompts or {}).items()}
     return LoadedModel(
         transformer=transformer,
-        tokenizer=tokenizer,
-        pooling=pooling[0],
-        include_prompt=pooling[1],
+        tokenizer=_tokenizer_of(model, folder),
+        pooling=pooling,
+        include_prompt=include_prompt,
         after_pooling=_after_pooling(modules[2:], folder),
         max_length=_checked_length(max_length or usual, most, folder),
-        query_prompt=prompts.get("query", "") if query_prompt is None else query_prompt,
-        document_prompt=_document_prompt(prompts) if document_prompt is None else document_prompt,
+        query_prompt=prompts.get("query", ""),
+        document_prompt=_document_prompt(prompts),
         truncate_dim=_checked_dim(truncate_dim or model.truncate_dim, model, folder),
         normalize=model.similarity_fn_name != "dot",
     )
@@ -103,13 +123,17 @@ def pick_device(device: str) -> str:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(f"device = {device!r}: not usable on this machine ({reason}); choose 'auto' or 'cpu'") from error
+        raise UsageError(
+            f"device = {device!r}: not usable on this machine ({reason}); choose 'auto' or 'cpu'"
+        ) from error
     return device
 
 
-def _sentence_transformer(folder: Path, device: str, dtype: str, trust_remote_code: bool) -> SentenceTransformer:
+def _sentence_transformer(
+    folder: Path, device: str, dtype: str, trust_remote_code: bool
+) -> SentenceTransformer:
     usable_device = pick_device(device)
-    transformers_logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         with loadable(folder) as path:
             return SentenceTransformer(
@@ -125,10 +149,14 @@ def _sentence_transformer(folder: Path, device: str, dtype: str, trust_remote_co
 def _transformer_of(module: nn.Module, folder: Path) -> PreTrainedModel:
     transformer = getattr(module, "auto_model", None)
     if not isinstance(transformer, PreTrainedModel):
-        raise DataError(f"model {folder}: its first module is {type(module).__name__}, expected a Transformer")
+        raise DataError(
+            f"model {folder}: its first module is {type(module).__name__}, expected a Transformer"
+        )
     # T5 loads as its encoder already; other encoder-decoders have none that stands alone.
     if transformer.config.is_encoder_decoder and hasattr(transformer, "decoder"):
-        raise DataError(f"model {folder}: an encoder with a decoder ({type(transformer).__name__}) is not supported")
+        raise DataError(
+            f"model {folder}: an encoder with a decoder ({type(transformer).__name__}) is not supported"
+        )
     return transformer
 
 
@@ -141,10 +169,13 @@ def _pooling_of(module: nn.Module | None, folder: Path) -> tuple[Pooling, bool]:
     except ValueError:
         known = ", ".join(mode.value for mode in Pooling)
         raise DataError(
-            f"model {folder}: pooling {module.pooling_mode!r} cannot be calibrated sensibly; supported are {known}"
+            f"model {folder}: pooling {module.pooling_mode!r} cannot be calibrated sensibly; "
+            f"supported are {known}"
         ) from None
     if pooling is Pooling.CLS and not module.include_prompt:
-        raise DataError(f"model {folder}: CLS pooling without the prompt would pool an ordinary token; not supported")
+        raise DataError(
+            f"model {folder}: CLS pooling without the prompt would pool an ordinary token; not supported"
+        )
     return pooling, bool(module.include_prompt)
 
 
@@ -161,7 +192,9 @@ def _after_pooling(modules: list[nn.Module], folder: Path) -> tuple[nn.Module, .
 def _tokenizer_of(model: SentenceTransformer, folder: Path) -> Tokenizer:
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
-        raise DataError(f"model {folder}: it has no fast tokenizer (tokenizer.json), which exact offsets need")
+        raise DataError(
+            f"model {folder}: it has no fast tokenizer (tokenizer.json), which exact offsets need"
+        )
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -174,17 +207,23 @@ def _limits(model: SentenceTransformer, transformer: PreTrainedModel) -> tuple[i
     all-MiniLM-L6-v2, say, asks for 256 of its 512 positions; a user may want them all.
     """
     positions = getattr(transformer.config.get_text_config(), "max_position_embeddings", None)
-    # RoBERTa and its kin count positions from padding_idx + 1.
-    tables = [module for name, module in transformer.named_modules() if name.endswith("position_embeddings")]
-    offset = max((int(table.padding_idx) + 1 for table in tables if isinstance(table, nn.Embedding) and table.padding_idx is not None), default=0)
+    most = int(positions) - _first_position(transformer) if positions else int(model.max_seq_length or 0)
     asked = model.max_seq_length
-    most = int(positions) - offset if positions else int(asked)
     return min(int(asked), most) if asked else most, most
+
+
+def _first_position(transformer: PreTrainedModel) -> int:
+    """RoBERTa and its kin count positions from `padding_idx + 1`, all others from 0."""
+    tables = [module for name, module in transformer.named_modules() if name.endswith("position_embeddings")]
+    padded = [getattr(table, "padding_idx", None) for table in tables]
+    return max((int(index) + 1 for index in padded if index is not None), default=0)
 
 
 def _checked_length(asked: int, most: int, folder: Path) -> int:
     if asked > most:
-        raise UsageError(f"max_length = {asked}: the model {folder} has {most} positions; choose at most {most}")
+        raise UsageError(
+            f"max_length = {asked}: the model {folder} has {most} positions; choose at most {most}"
+        )
     return asked
 
 
@@ -199,7 +238,7 @@ def _full_dimension(model: SentenceTransformer) -> int:
     truncated, model.truncate_dim = model.truncate_dim, None
     dimension = model.get_embedding_dimension()
     model.truncate_dim = truncated
-    return int(dimension)
+    return int(dimension or 0)
 
 
 def _document_prompt(prompts: Mapping[str, str]) -> str:

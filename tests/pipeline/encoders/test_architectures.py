@@ -23,10 +23,18 @@ ARMS: Sequence[Calibration | None] = (
     Calibration(strength=1.0, basket_size=5, layers="all"),
     Calibration(strength=0.8, basket_size=7, layers="last", isolate_first=True, first_mass="original"),
     Calibration(
-        strength=0.7, basket_size=4, layers=[1, 3], isolate_first=True, isolate_last=True, first_mass=0.3, last_mass="original"
+        strength=0.7,
+        basket_size=4,
+        layers=[1, 3],
+        isolate_first=True,
+        isolate_last=True,
+        first_mass=0.3,
+        last_mass="original",
     ),
     Calibration(strength=1.0, basket_size=14, layers="all"),  # more than a row of a local layer sees
-    Calibration(strength=0.5, basket_size=6, layers=[0], isolate_first=False, isolate_last=True, last_mass=0.2),
+    Calibration(
+        strength=0.5, basket_size=6, layers=[0], isolate_first=False, isolate_last=True, last_mass=0.2
+    ),
 )
 PADDINGS = {"right": (33, 20, 4), "left": (33, 20, 4), "none": (33, 33), "single": (33,)}
 CASES = [(architecture, pooling) for architecture in ARCHITECTURES for pooling in architecture.poolings]
@@ -43,7 +51,7 @@ def make_batch(padding: str) -> tuple[Tensor, Tensor]:
 
 
 def formula_of(arm: Calibration | None, pooling: str, n_layers: int) -> Formula:
-    """Translate an arm; the defaults of isolation are stated here once more, not read from the code under test."""
+    """Translate an arm; the defaults of isolation are stated once more, not read from the code under test."""
     if arm is None:
         return Formula(pooling)
     layers = {0.5: range(n_layers // 2, n_layers), "all": range(n_layers), "last": [n_layers - 1]}

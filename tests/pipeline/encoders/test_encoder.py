@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.encoders import Calibration, Encoder, NonFiniteVectorsError, load_model
+from pipeline.encoders import Calibration, Encoder, load_model
 from pipeline.encoders.batching import token_batches
-from pipeline.errors import DataError, UsageError
+from pipeline.errors import DataError, NonFiniteVectorsError, UsageError
 from tests.pipeline.encoders import tiny_models
 from tests.pipeline.tiny import wordpiece
 
 ARMS = {"plain": None, "half": Calibration(basket_size=6), "full": Calibration(basket_size=6, strength=1.0)}
+FIRST_LAYER = Calibration(layers=[0])
 TEXTS = ["the cat sat", "a dog on the mat " * 9, "answer " * 20, "river blue", "late early alpha " * 12]
 
 
@@ -35,7 +36,9 @@ def test_vectors_by_arm_in_the_order_of_the_texts(encoder):
         assert of_arm.dtype == np.float32
         np.testing.assert_allclose(np.linalg.norm(of_arm, axis=1), 1.0, atol=1e-6)
     for row, text in enumerate(TEXTS):
-        np.testing.assert_allclose(encoder.encode_documents([text])["full"][0], vectors["full"][row], atol=1e-5)
+        np.testing.assert_allclose(
+            encoder.encode_documents([text])["full"][0], vectors["full"][row], atol=1e-5
+        )
 
 
 def test_no_texts(encoder):
@@ -133,17 +136,22 @@ def test_one_text_of_8192_tokens_does_not_pad_the_short_ones():
 
 
 def test_a_text_of_8192_tokens_among_short_ones_is_embedded_within_the_budget(tmp_path):
-    model = tiny_models.with_vocabulary("Bert", wordpiece(), max_position_embeddings=8192, num_hidden_layers=2)
-    folder = tiny_models.save_folder(tmp_path, model, pooling="cls", max_length=8192)
-    encoder = Encoder.load(str(folder), {"plain": None, "calibrated": Calibration(layers="last")}, device="cpu")
-    areas = []
-    encoder._model.model.register_forward_pre_hook(
-        lambda _, args, kwargs: areas.append(kwargs["input_ids"].numel()), with_kwargs=True
+    model = tiny_models.with_vocabulary(
+        "Bert", wordpiece(), max_position_embeddings=8192, num_hidden_layers=2
     )
+    folder = tiny_models.save_folder(tmp_path, model, pooling="cls", max_length=8192)
+    encoder = Encoder.load(str(folder), {"plain": None, "calibrated": FIRST_LAYER}, device="cpu")
+    areas = []
+    for layer in encoder._model.model.encoder.layer:
+        layer.register_forward_pre_hook(lambda _, args: areas.append(args[0].shape[:2].numel()))
     texts = ["cat dog", "river " * 8190, *["late early"] * 30]
     vectors = encoder.encode_documents(texts)
     assert max(areas) == 8192
-    np.testing.assert_allclose(vectors["calibrated"][0], encoder.encode_documents(texts[:1])["calibrated"][0], atol=1e-5)
+    whole = Encoder.load(
+        str(folder), {"plain": None, "calibrated": FIRST_LAYER}, device="cpu", tokens_per_batch=10**6
+    ).encode_documents(texts)
+    for name in ("plain", "calibrated"):
+        np.testing.assert_allclose(vectors[name], whole[name], atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

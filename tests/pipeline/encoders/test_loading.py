@@ -35,11 +35,17 @@ def assert_equals_sentence_transformers(folder, *, normalized=True, **options):
     loaded = load_model(folder, device="cpu", **options)
     encoder = Encoder(loaded, ARMS)
     ours = encoder.encode_documents(TEXTS)["plain"]
-    np.testing.assert_allclose(ours, theirs.encode_document(TEXTS, normalize_embeddings=normalized), atol=1e-5)
+    np.testing.assert_allclose(
+        ours, theirs.encode_document(TEXTS, normalize_embeddings=normalized), atol=1e-5
+    )
     queries = encoder.encode_queries(TEXTS)["plain"]
-    np.testing.assert_allclose(queries, theirs.encode_query(TEXTS, normalize_embeddings=normalized), atol=1e-5)
+    np.testing.assert_allclose(
+        queries, theirs.encode_query(TEXTS, normalize_embeddings=normalized), atol=1e-5
+    )
     bare = Encoder(replace(loaded, document_prompt=""), {"plain": None}).encode_documents(TEXTS)["plain"]
-    np.testing.assert_allclose(bare, theirs.encode(TEXTS, prompt="", normalize_embeddings=normalized), atol=1e-5)
+    np.testing.assert_allclose(
+        bare, theirs.encode(TEXTS, prompt="", normalize_embeddings=normalized), atol=1e-5
+    )
     return encoder
 
 
@@ -69,12 +75,20 @@ def test_dense_and_normalize(tmp_path):
 
 
 def test_two_dense_layers_as_embeddinggemma_has(tmp_path):
-    wide, back = tiny_models.dense(32, 64, bias=False, tanh=False), tiny_models.dense(64, 32, bias=False, tanh=False)
+    wide, back = (
+        tiny_models.dense(32, 64, bias=False, tanh=False),
+        tiny_models.dense(64, 32, bias=False, tanh=False),
+    )
     tokenizer = wordpiece()
     model = tiny_models.with_vocabulary(
-        "Gemma3Text", tokenizer, num_key_value_heads=1, head_dim=16, sliding_window=20, use_bidirectional_attention=True,
+        "Gemma3Text",
+        tokenizer,
+        num_key_value_heads=1,
+        head_dim=16,
+        sliding_window=20,
+        use_bidirectional_attention=True,
         model_class="Gemma3TextModel",
-    )  # fmt: skip
+    )
     prompts = {"query": "answer is river ", "document": "late early "}
     folder = tiny_models.save_folder(
         tmp_path, model, after={"Dense": wide, "Dense ": back, "Normalize": None}, config={"prompts": prompts}
@@ -86,7 +100,7 @@ def test_truncated_vectors_are_brought_to_unit_length_again(tmp_path):
     folder = tiny_models.bert_folder(tmp_path, after={"Normalize": None}, config={"truncate_dim": 8})
     assert assert_equals_sentence_transformers(folder).dimension == 8
     assert assert_equals_sentence_transformers(folder, truncate_dim=5).dimension == 5
-    with pytest.raises(UsageError, match="truncate_dim = 33.* has 32 dimensions"):
+    with pytest.raises(UsageError, match=r"truncate_dim = 33.* has 32 dimensions"):
         load_model(folder, device="cpu", truncate_dim=33)
 
 
@@ -107,10 +121,12 @@ def test_a_pooling_without_the_prompt(tmp_path, pooling):
 
 
 def test_the_first_of_several_document_prompts(tmp_path):
-    """sentence-transformers 6.2 means to, but its own empty `document` entry comes first; e5 users want `passage`."""
+    """sentence-transformers 6.2 means to, but its own empty `document` entry comes first."""
     folder = tiny_models.bert_folder(tmp_path, config={"prompts": {"passage": "late ", "corpus": "early "}})
     encoder = Encoder.load(str(folder), ARMS, device="cpu")
-    theirs = SentenceTransformer(str(folder), device="cpu").encode(TEXTS, prompt_name="passage", normalize_embeddings=True)
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(
+        TEXTS, prompt_name="passage", normalize_embeddings=True
+    )
     assert encoder.document_prompt == "late "
     np.testing.assert_allclose(encoder.encode_documents(TEXTS)["plain"], theirs, atol=1e-5)
 
@@ -120,7 +136,7 @@ def test_the_limit_of_an_old_folder_and_beyond(tmp_path):
     tiny_models.write(folder / "sentence_bert_config.json", {"max_seq_length": 50, "do_lower_case": False})
     assert load_model(folder, device="cpu").max_length == 50
     assert load_model(folder, device="cpu", max_length=96).max_length == 96
-    with pytest.raises(UsageError, match="max_length = 97: .* has 96 positions"):
+    with pytest.raises(UsageError, match=r"max_length = 97: .* has 96 positions"):
         load_model(folder, device="cpu", max_length=97)
 
 
@@ -142,16 +158,24 @@ def test_bge_m3(tmp_path):
 def test_qwen3_embedding(tmp_path):
     """Left padding, an appended end token, an instruction for queries only, last-token pooling."""
     tokenizer = ends_with("[SEP]")
-    model = tiny_models.with_vocabulary("Qwen3", tokenizer, num_key_value_heads=2, num_attention_heads=4, head_dim=16)
+    model = tiny_models.with_vocabulary(
+        "Qwen3", tokenizer, num_key_value_heads=2, num_attention_heads=4, head_dim=16
+    )
     config = {
         "prompts": {"query": "answer the river\nlate:", "document": ""},
         "default_prompt_name": None,
         "similarity_fn_name": "cosine",
     }
     folder = tiny_models.save_folder(
-        tmp_path, model, tokenizer=tokenizer, pooling="lasttoken", legacy=True, after={"Normalize": None}, config=config,
+        tmp_path,
+        model,
+        tokenizer=tokenizer,
+        pooling="lasttoken",
+        legacy=True,
+        after={"Normalize": None},
+        config=config,
         padding_side="left",
-    )  # fmt: skip
+    )
     encoder = assert_equals_sentence_transformers(folder)
     assert encoder.tokenizer.encode("the cat").tokens == ["the", "cat", "[SEP]"]
     assert encoder.query_prompt == "answer the river\nlate:"
@@ -162,10 +186,18 @@ def test_a_t5_encoder(tmp_path):
 
     tokenizer = ends_with("[SEP]")
     config = transformers.T5Config(
-        vocab_size=tokenizer.get_vocab_size(), d_model=32, d_kv=16, d_ff=48, num_layers=4, num_heads=2, pad_token_id=0
+        vocab_size=tokenizer.get_vocab_size(),
+        d_model=32,
+        d_kv=16,
+        d_ff=48,
+        num_layers=4,
+        num_heads=2,
+        pad_token_id=0,
     )
     model = tiny_models.randomise(transformers.T5EncoderModel(config))
-    folder = tiny_models.save_folder(tmp_path, model, tokenizer=tokenizer, after={"Dense": tiny_models.dense(32, 32), "Normalize": None})
+    folder = tiny_models.save_folder(
+        tmp_path, model, tokenizer=tokenizer, after={"Dense": tiny_models.dense(32, 32), "Normalize": None}
+    )
     assert_equals_sentence_transformers(folder)
 
 

@@ -19,8 +19,16 @@ from tests.pipeline.tiny import wordpiece
     ("kind", "values", "reason"),
     [
         ("MPNet", {"pad_token_id": 1, "bos_token_id": 2}, "never calls the attention interface"),
-        ("DebertaV2", {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, "never calls the attention interface"),
-        ("Gemma2", {"head_dim": 16, "num_key_value_heads": 2, "bos_token_id": 2, "eos_token_id": 3}, "attn_logit_softcapping"),
+        (
+            "DebertaV2",
+            {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+            "never calls the attention interface",
+        ),
+        (
+            "Gemma2",
+            {"head_dim": 16, "num_key_value_heads": 2, "bos_token_id": 2, "eos_token_id": 3},
+            "attn_logit_softcapping",
+        ),
         ("Albert", {"embedding_size": 16}, "share"),
     ],
 )
@@ -49,7 +57,7 @@ def test_poolings_that_cannot_be_calibrated(tmp_path, mode, legacy):
 
 def test_concatenated_poolings(tmp_path):
     pooling = {"embedding_dimension": 32, "pooling_mode": ["cls", "mean"], "include_prompt": True}
-    with pytest.raises(DataError, match="cls.*mean"):
+    with pytest.raises(DataError, match=r"cls.*mean"):
         load_model(tiny_models.bert_folder(tmp_path, pooling=pooling), device="cpu")
 
 
@@ -90,7 +98,7 @@ def test_layers_that_the_model_does_not_have(tmp_path):
 
 def test_a_basket_that_no_text_fills(tmp_path):
     folder = tiny_models.bert_folder(tmp_path)
-    with pytest.raises(UsageError, match="basket_size = 128, but a text has at most 94"):
+    with pytest.raises(UsageError, match="basket_size = 128, but a text has at most 94 tokens"):
         Encoder.load(str(folder), device="cpu")
 
 

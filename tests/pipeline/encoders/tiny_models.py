@@ -1,4 +1,4 @@
-"""Tiny random models of every architecture that users have, and model folders as sentence-transformers writes them."""
+"""Tiny random models of every architecture that users have, and folders for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ VOCABULARY = 100
 POSITIONS = 96
 
 _HEADS = {"num_attention_heads": 2, "num_hidden_layers": 4, "hidden_size": 32}
-_BERT = {**_HEADS, "vocab_size": VOCABULARY, "intermediate_size": 48, "max_position_embeddings": POSITIONS, "pad_token_id": 0}
+_BERT = {
+    **_HEADS,
+    "vocab_size": VOCABULARY,
+    "intermediate_size": 48,
+    "max_position_embeddings": POSITIONS,
+    "pad_token_id": 0,
+}
 _DECODER = {**_BERT, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
@@ -34,7 +40,9 @@ class Architecture:
     pads_left: bool = True
 
 
-def _model(kind: str, values: Mapping[str, Any], model_class: str | None = None) -> Callable[[], PreTrainedModel]:
+def _model(
+    kind: str, values: Mapping[str, Any], model_class: str | None = None
+) -> Callable[[], PreTrainedModel]:
     def build() -> PreTrainedModel:
         config = getattr(transformers, f"{kind}Config")(**values)
         model: PreTrainedModel = getattr(transformers, model_class or f"{kind}Model")(config)
@@ -56,18 +64,39 @@ ARCHITECTURES = [
     Architecture("ELECTRA", _model("Electra", {**_BERT, "embedding_size": 24}), _ENCODER),
     Architecture(
         "DistilBERT",
-        _model("DistilBert", {"vocab_size": VOCABULARY, "dim": 32, "n_layers": 4, "n_heads": 2, "hidden_dim": 48,
-                              "max_position_embeddings": POSITIONS}),
+        _model(
+            "DistilBert",
+            {
+                "vocab_size": VOCABULARY,
+                "dim": 32,
+                "n_layers": 4,
+                "n_heads": 2,
+                "hidden_dim": 48,
+                "max_position_embeddings": POSITIONS,
+            },
+        ),
         _ENCODER,
     ),
     Architecture(
         "ModernBERT",
-        _model("ModernBert", {**_BERT, "local_attention": 24, "global_attn_every_n_layers": 3, "cls_token_id": 2,
-                              "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}),
+        _model(
+            "ModernBert",
+            {
+                **_BERT,
+                "local_attention": 24,
+                "global_attn_every_n_layers": 3,
+                "cls_token_id": 2,
+                "sep_token_id": 3,
+                "bos_token_id": 2,
+                "eos_token_id": 3,
+            },
+        ),
         _ENCODER,
     ),
     Architecture("NomicBert", _model("NomicBert", _BERT), _ENCODER),
-    Architecture("EuroBert", _model("EuroBert", {**_DECODER, "bos_token_id": 2, "eos_token_id": 3}), _ENCODER),
+    Architecture(
+        "EuroBert", _model("EuroBert", {**_DECODER, "bos_token_id": 2, "eos_token_id": 3}), _ENCODER
+    ),
     Architecture("JinaEmbeddingsV3", _model("JinaEmbeddingsV3", _BERT), _ENCODER),
     Architecture("GTE", _model("Gte", _BERT), _ENCODER),
     Architecture("Qwen2", _model("Qwen2", _DECODER), _CAUSAL),
@@ -77,22 +106,46 @@ ARCHITECTURES = [
     Architecture("Granite", _model("Granite", {**_DECODER, "attention_multiplier": 0.3}), _CAUSAL),
     Architecture(
         "Gemma3 causal",
-        _model("Gemma3Text", {**_DECODER, "head_dim": 16, "sliding_window": 20, "sliding_window_pattern": 3}, "Gemma3TextModel"),
+        _model(
+            "Gemma3Text",
+            {**_DECODER, "head_dim": 16, "sliding_window": 20, "sliding_window_pattern": 3},
+            "Gemma3TextModel",
+        ),
         _CAUSAL,
     ),
     Architecture(
         "Gemma3 bidirectional",
-        _model("Gemma3Text", {**_DECODER, "head_dim": 16, "sliding_window": 40, "sliding_window_pattern": 3,
-                              "use_bidirectional_attention": True}, "Gemma3TextModel"),
+        _model(
+            "Gemma3Text",
+            {
+                **_DECODER,
+                "head_dim": 16,
+                "sliding_window": 40,
+                "sliding_window_pattern": 3,
+                "use_bidirectional_attention": True,
+            },
+            "Gemma3TextModel",
+        ),
         ("mean", "lasttoken"),
     ),
     Architecture(
         "T5 encoder",
-        _model("T5", {"vocab_size": VOCABULARY, "d_model": 32, "d_kv": 16, "d_ff": 48, "num_layers": 4, "num_heads": 2,
-                      "pad_token_id": 0}, "T5EncoderModel"),
+        _model(
+            "T5",
+            {
+                "vocab_size": VOCABULARY,
+                "d_model": 32,
+                "d_kv": 16,
+                "d_ff": 48,
+                "num_layers": 4,
+                "num_heads": 2,
+                "pad_token_id": 0,
+            },
+            "T5EncoderModel",
+        ),
         ("mean", "cls"),
     ),
-]  # fmt: skip
+]
 
 
 def randomise(model: PreTrainedModel, seed: int = 0) -> PreTrainedModel:
@@ -137,11 +190,19 @@ def save_folder(
     width = model.config.hidden_size
     names = ["Transformer", "Pooling", *(after or {})]
     modules = [
-        {"idx": number, "name": str(number), "path": f"{number}_{name}" if number else "", "type": _module_path(name.strip(), legacy)}
+        {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_{name}" if number else "",
+            "type": _module_path(name.strip(), legacy),
+        }
         for number, name in enumerate(names)
     ]
     write(folder / "modules.json", modules)
-    write(folder / "1_Pooling" / "config.json", pooling if isinstance(pooling, Mapping) else pooling_config(pooling, width, legacy))
+    write(
+        folder / "1_Pooling" / "config.json",
+        pooling if isinstance(pooling, Mapping) else pooling_config(pooling, width, legacy),
+    )
     if legacy:
         write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     if config is not None:
@@ -153,18 +214,31 @@ def save_folder(
     return folder
 
 
-def save_tokenizer(folder: Path, tokenizer: Tokenizer, max_length: int = POSITIONS, padding_side: str = "right") -> None:
+def save_tokenizer(
+    folder: Path, tokenizer: Tokenizer, max_length: int = POSITIONS, padding_side: str = "right"
+) -> None:
     PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        model_max_length=max_length, padding_side=padding_side,
-    ).save_pretrained(folder)  # fmt: skip
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        model_max_length=max_length,
+        padding_side=padding_side,
+    ).save_pretrained(folder)
 
 
 def pooling_config(mode: str, width: int, legacy: bool, include_prompt: bool = True) -> dict[str, Any]:
     if not legacy:
         return {"embedding_dimension": width, "pooling_mode": mode, "include_prompt": include_prompt}
-    fields = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens", "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-              "weightedmean": "weightedmean_tokens", "lasttoken": "lasttoken"}  # fmt: skip
+    fields = {
+        "cls": "cls_token",
+        "max": "max_tokens",
+        "mean": "mean_tokens",
+        "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+        "weightedmean": "weightedmean_tokens",
+        "lasttoken": "lasttoken",
+    }
     chosen = {f"pooling_mode_{field}": name == mode for name, field in fields.items()}
     return {"word_embedding_dimension": width, **chosen, "include_prompt": include_prompt}
 
@@ -184,7 +258,13 @@ def write(path: Path, value: Any) -> None:
 def with_vocabulary(kind: str, tokenizer: Tokenizer, **values: Any) -> PreTrainedModel:
     """A tiny model of a class for the tokens of `tokenizer`."""
     base = _DECODER if "num_key_value_heads" in values else _BERT
-    return randomise(_model(kind, {**base, "vocab_size": tokenizer.get_vocab_size(), **values}, values.pop("model_class", None))())
+    return randomise(
+        _model(
+            kind,
+            {**base, "vocab_size": tokenizer.get_vocab_size(), **values},
+            values.pop("model_class", None),
+        )()
+    )
 
 
 def bert_folder(folder: Path, **options: Any) -> Path:
