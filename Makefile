@@ -9,7 +9,7 @@ ARGS ?=
 export Q
 
 .DEFAULT_GOAL := help
-.PHONY: help install index query test check format bench-encode clean
+.PHONY: help install index query test check format bench-encode bench-embed soak clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -46,6 +46,12 @@ format: install ## Mend what ruff can mend
 
 bench-encode: install ## Measure the encoder: ratios of paired runs (ARGS=--quick for a short run)
 	$(BIN)/python tests/benchmarks/bench_encode.py $(ARGS)
+
+bench-embed: install ## Measure the embed stage beside its encoder (ARGS=--quick for a short run)
+	$(BIN)/python -m tests.benchmarks.bench_embed $(ARGS)
+
+soak: install ## Edit, kill, damage and resume at random, 50 rounds (ARGS="--rounds 10 --seed 3")
+	$(BIN)/python -m tests.benchmarks.soak $(ARGS)
 
 clean: ## Remove .venv and caches (never runs/)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -19,6 +19,7 @@ from pipeline.errors import UsageError
 
 SpecialTokenMass = Literal["equal", "original"] | float
 LayerSelection = Literal["last", "all"] | float | int | list[int]
+ContextKind = Literal["none", "title", "headings"]
 
 
 class Settings(BaseModel):
@@ -48,6 +49,7 @@ class ChunkSettings(Settings):
     strategy: Literal["sentences", "markdown", "tokens"] = "sentences"
     max_tokens: int | None = Field(default=None, ge=1)
     overlap_tokens: int = Field(default=0, ge=0)
+    context: ContextKind = "none"
 
     @model_validator(mode="after")
     def _overlap_leaves_room(self) -> ChunkSettings:
@@ -86,6 +88,8 @@ class ArmSettings(Settings):
 class EmbedSettings(Settings):
     """How texts go through the encoder; nothing here changes a vector."""
 
+    engine: Literal["local", "ray"] = "local"
+    workers: int = Field(default=1, ge=1)
     device: str = "auto"
     tokens_per_batch: int = Field(default=8192, ge=1)
     shard_size: int = Field(default=4096, ge=1)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -26,17 +26,26 @@ from pipeline.artifacts import (
     scratch_layout,
     write_json,
 )
-from pipeline.config import ArmSettings, Config, ModelSettings
+from pipeline.config import Config
 from pipeline.corpus import open_corpus
 from pipeline.corpus.table import read_documents, write_documents
-from pipeline.embedding import EmbedPlan, PendingChunk, ShardStore, embedding_identity
+from pipeline.embedding import (
+    EmbedPlan,
+    Engine,
+    LocalEngine,
+    PendingTasks,
+    ShardFolder,
+    ShardStore,
+    carry_out,
+    embedding_identity,
+)
+from pipeline.embedding.loading import load_encoder, load_in_worker, load_on_node
 from pipeline.errors import UsageError
 from pipeline.plan import ReembedPlan, compare_chunks
-from pipeline.records import Skipped
 from pipeline.tables import read_rows
 
 if TYPE_CHECKING:
-    from pipeline.encoders import Calibration, Encoder
+    from pipeline.encoders import Encoder
 
 T = TypeVar("T")
 
@@ -120,8 +129,9 @@ class Run:
         }
         results = []
         with run_lock(self.layout):
-            write_json(self.layout.config, self.config.model_dump(mode="json"))
             for stage, step in steps.items():
+                if stage is Stage.CHUNK:
+                    write_json(self.layout.config, self.config.model_dump(mode="json"))
                 if stage is Stage.EMBED:
                     self._announce()
                 results.append(step())
@@ -224,7 +234,7 @@ class Run:
             "documents": summary.n_documents,
             "characters": summary.n_characters,
             "skipped": {str(reason): count for reason, count in summary.skip_counts.items()},
-            "skipped_records": [_as_json(skipped) for skipped in summary.skipped],
+            "skipped_records": [skipped.as_json() for skipped in summary.skipped],
         }
         self._remember(self.layout.documents_manifest, wanted, self.layout.documents, figures)
         return StageResult(Stage.CORPUS, True, time.monotonic() - started, figures)
@@ -244,10 +254,10 @@ class Run:
             }
         )
         if known := self._known(self.layout.chunks_manifest, wanted, self.layout.chunks):
-            return _unchanged(Stage.CHUNK, started, known)
+            return StageResult(Stage.CHUNK, False, time.monotonic() - started, known, _context_notes(known))
         figures = self._write_chunks(documents["figures"]["documents"])
         self._remember(self.layout.chunks_manifest, wanted, self.layout.chunks, figures)
-        return StageResult(Stage.CHUNK, True, time.monotonic() - started, figures)
+        return StageResult(Stage.CHUNK, True, time.monotonic() - started, figures, _context_notes(figures))
 
     def _write_chunks(self, n_documents: int) -> dict[str, Any]:
         from pipeline.chunking import Chunker
@@ -269,9 +279,10 @@ class Run:
             "chunks": summary.n_chunks,
             "tokens": summary.n_tokens,
             "longest_chunk": summary.longest_chunk,
+            "contexts_cut": summary.n_contexts_cut,
             "max_tokens": chunker.max_tokens,
             "skipped": {str(reason): count for reason, count in summary.skip_counts.items()},
-            "skipped_records": [_as_json(skipped) for skipped in summary.skipped],
+            "skipped_records": [skipped.as_json() for skipped in summary.skipped],
         }
 
     # -- vectors -------------------------------------------------------------------------------------
@@ -287,33 +298,50 @@ class Run:
         stores = self._stores()
         columns = read_rows(self.layout.chunks, ["content_key", "n_tokens"])
         plan = EmbedPlan(((row["content_key"], row["n_tokens"]) for row in columns), stores)
-        damaged = [name for store in stores.values() for name in store.damaged]
-        notes = tuple(f"shard {name} was incomplete and is made again" for name in damaged)
-        if not plan:
-            figures = {
-                "vectors_made": dict.fromkeys(stores, 0),
-                "vectors_reused": dict.fromkeys(stores, plan.n_texts),
-            }
-            return StageResult(Stage.EMBED, False, time.monotonic() - started, figures, notes)
+        notes = tuple(
+            f"shard {name} was incomplete and is made again"
+            for store in stores.values()
+            for name in store.damaged
+        )
+        figures: dict[str, Any] = {
+            "vectors_made": dict.fromkeys(stores, 0),
+            "vectors_reused": dict.fromkeys(stores, plan.n_texts),
+        }
+        # Before anything is embedded: a shard that is made again may well get the same name.
+        for store in stores.values():
+            store.remove_damaged()
+        if plan:
+            figures = self._carry_out(plan, stores)
+        return StageResult(Stage.EMBED, bool(plan), time.monotonic() - started, figures, notes)
+
+    def _carry_out(self, plan: EmbedPlan, stores: Mapping[str, ShardStore]) -> dict[str, Any]:
         self._refuse_impossible_index(self._encoder.dimension)
+        shard_size = plan.shard_size(self.config.embed.shard_size, self.config.embed.workers)
+        tasks = PendingTasks(self.layout.chunks.absolute(), stores, shard_size)
+        engine = self._engine(plan.n_shards(shard_size), {arm: store.shards for arm, store in stores.items()})
         with self._reporter.task("embedding", plan.tokens, "tokens") as advance:
-            summary = plan.carry_out(
-                self._pending_chunks(),
-                self._encoder,
-                shard_size=self.config.embed.shard_size,
-                progress=lambda _, tokens: advance(tokens),
-            )
-        done: dict[str, Any] = {
+            summary = carry_out(plan, tasks, engine, progress=lambda _, tokens: advance(tokens))
+        return {
             "vectors_made": summary.embedded,
             "vectors_reused": summary.reused,
             "tokens": summary.tokens,
         }
-        return StageResult(Stage.EMBED, True, time.monotonic() - started, done, notes)
 
-    def _pending_chunks(self) -> Iterator[PendingChunk]:
-        for row in read_rows(self.layout.chunks, ["content_key", "text", "n_tokens", "doc_id", "ordinal"]):
-            chunk_id = f"{row['doc_id']}#{row['ordinal']}"
-            yield PendingChunk(row["content_key"], row["text"], row["n_tokens"], chunk_id)
+    def _engine(self, n_shards: int, folders: Mapping[str, ShardFolder]) -> Engine:
+        settings, model = self.config.embed, self._model_folder.absolute()
+        workers = min(settings.workers, n_shards)
+        if settings.engine == "local" and workers == 1:
+            return LocalEngine(self._encoder, folders)
+        # The workers load encoders of their own; this one would only take up memory meanwhile.
+        del self._encoder
+        if settings.engine == "ray":
+            from pipeline.embedding.on_ray import RayEngine
+
+            load = partial(load_on_node, self.config, model, self._model_fingerprint)
+            return RayEngine(load, folders, workers, settings.device)
+        from pipeline.embedding.workers import WorkersEngine
+
+        return WorkersEngine(partial(load_in_worker, self.config, model), folders, workers)
 
     def _refuse_impossible_index(self, dimension: int) -> None:
         """Fail before hours of embedding if the index that is asked for cannot be built from so few rows."""
@@ -395,41 +423,21 @@ class Run:
         return known
 
 
-def load_encoder(config: Config, folder: Path) -> Encoder:
-    """Load the configured model with all its arms."""
-    from pipeline.encoders import Encoder, load_model
-
-    loaded = load_model(folder, device=config.embed.device, **model_options(config.model))
-    arms = {name: as_calibration(arm) for name, arm in config.arms.items()}
-    return Encoder(loaded, arms, tokens_per_batch=config.embed.tokens_per_batch)
-
-
-def model_options(settings: ModelSettings) -> dict[str, Any]:
-    """The settings that `load_model` takes as they are."""
-    return settings.model_dump(exclude={"name", "revision"})
-
-
-def as_calibration(arm: ArmSettings) -> Calibration | None:
-    """Turn an arm's settings into a calibration; strength 0 is the plain model."""
-    from pipeline.encoders import Calibration
-
-    return Calibration(**arm.model_dump()) if arm.strength > 0 else None
-
-
 def _unchanged(stage: Stage, started: float, figures: Mapping[str, Any]) -> StageResult:
     return StageResult(stage, False, time.monotonic() - started, figures)
+
+
+def _context_notes(figures: Mapping[str, Any]) -> tuple[str, ...]:
+    n_cut = figures["contexts_cut"]
+    if not n_cut:
+        return ()
+    return (
+        f"the context of {n_cut:,} of {figures['chunks']:,} chunks was cut at a word, to half of the "
+        f"{figures['max_tokens']} tokens of a chunk; raise chunk.max_tokens, or lower chunk.context",
+    )
 
 
 def _ticking(items: Iterable[T], advance: Callable[[int], None]) -> Iterator[T]:
     for item in items:
         yield item
         advance(1)
-
-
-def _as_json(skipped: Skipped) -> dict[str, str]:
-    return {
-        "place": skipped.place,
-        "reason": str(skipped.reason),
-        "doc_id": skipped.doc_id,
-        "detail": skipped.detail,
-    }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tokenizers import Tokenizer
 
 from pipeline.errors import UsageError
+
+_GLANCE = 64
+_CHARACTERS_PER_PART = 65_536
 
 
 class TokenMeter:
@@ -26,17 +29,40 @@ class TokenMeter:
         return self.n_special + self.n_prompt
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Count the tokens of each text as it is embedded."""
+        """Count the tokens of each text, its context included, as it is embedded."""
         encodings = self.tokenizer.encode_batch_fast([self._prompt + text for text in texts])
         return [len(encoding) for encoding in encodings]
 
+    def count_own(self, text: str) -> int:
+        """Count the tokens of a text of any length by itself, part by part so that memory stays bounded."""
+        parts = (self.tokenizer.encode(part, add_special_tokens=False) for part in _parts(text))
+        return sum(map(len, parts))
+
     def has_tokens(self, text: str) -> bool:
-        """Tell whether `text` has any token of its own."""
-        return len(self.tokenizer.encode(text, add_special_tokens=False)) > 0
+        """Tell whether `text` has any token of its own; mostly its first characters tell."""
+        parts = (text[:_GLANCE], text)
+        return any(len(self.tokenizer.encode(part, add_special_tokens=False)) > 0 for part in parts)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Cut a text at spaces, which begin the next part as tokenizers want it."""
+    start = 0
+    while start < len(text):
+        end = start + _CHARACTERS_PER_PART
+        space = text.rfind(" ", start + 1, end) if end < len(text) else -1
+        end = space if space > 0 else end
+        yield text[start:end]
+        start = end
 
 
 class Budget:
-    """How many tokens of its own a chunk may have, and how to say that something does not fit.
+    """How many tokens a chunk may have, and how to say that something does not fit.
+
+    Attributes:
+        max_tokens: of the chunk and its context.
+        max_context: of the context, so that at least half is left to the chunk.
+        overlap: tokens that neighbours share.
+        limit: of the chunk as it is embedded, with prompt and special tokens.
 
     Raises:
         UsageError: prompt and special tokens leave no room, `max_tokens` is more than the room, or the
@@ -60,11 +86,12 @@ class Budget:
             )
         self.overlap = overlap
         self.limit = self.max_tokens + meter.overhead
+        self.max_context = self.max_tokens // 2
 
-    def refusal(self, text: str, n_tokens: int) -> UsageError:
+    def refusal(self, text: str, n_tokens: int, context: str = "") -> UsageError:
         """Say that `text`, which cannot be divided further, needs more than the budget."""
         needed = n_tokens - self.limit + self.max_tokens
         return UsageError(
             f"chunk.max_tokens = {self.max_tokens} is too small: {text[:40]!r} cannot be divided "
-            f"and takes {needed} tokens"
+            f"and takes {needed} tokens{' with its context' if context else ''}"
         )

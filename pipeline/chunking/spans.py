@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple
 
 
 class Span(NamedTuple):
@@ -19,14 +19,6 @@ class Piece(NamedTuple):
     start: int
     end: int
     n_tokens: int
-
-
-class Splitter(Protocol):
-    """A way to cut texts into pieces that fit a budget."""
-
-    def pieces(self, texts: Sequence[str]) -> list[list[Piece]]:
-        """Cut each text; starts and ends of its pieces strictly increase."""
-        ...
 
 
 def trim(text: str, span: Span) -> Span:

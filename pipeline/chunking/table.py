@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from pipeline.chunking.chunker import Chunker
 from pipeline.records import Chunk, Document, Skipped, SkipReason
 from pipeline.skips import SkipTally
-from pipeline.tables import RowGroupWriter, read_rows, table_writer
+from pipeline.tables import read_rows, table_writer
 
 CHUNK_SCHEMA = pa.schema(
     [
@@ -26,20 +26,26 @@ CHUNK_SCHEMA = pa.schema(
         ("doc_chunks", pa.int32()),
         ("title", pa.large_string()),
         ("content_key", pa.string()),
+        ("context", pa.large_string()),
+        ("context_is_cut", pa.bool_()),
     ]
 )
-_DOCUMENTS_PER_BATCH = 512
-_CHARACTERS_PER_BATCH = 2**20
 
 
 @dataclass(slots=True)
 class ChunkSummary:
-    """What a chunk table holds; `longest_chunk` is in tokens, as embedded."""
+    """What a chunk table holds.
+
+    Attributes:
+        longest_chunk: in tokens, as embedded.
+        n_contexts_cut: chunks whose context does not stand whole before them.
+    """
 
     n_documents: int = 0
     n_chunks: int = 0
     n_tokens: int = 0
     longest_chunk: int = 0
+    n_contexts_cut: int = 0
     tally: SkipTally = field(default_factory=SkipTally)
 
     @property
@@ -52,9 +58,21 @@ class ChunkSummary:
         """The exact number of documents left out."""
         return dict(self.tally.counts)
 
+    def add(self, document: Document, chunks: Sequence[Chunk]) -> None:
+        """Count the chunks of one document; without any it is left out."""
+        if not chunks:
+            detail = "the tokenizer sees no text"
+            self.tally.add(Skipped(document.doc_id, SkipReason.BLANK, document.doc_id, detail))
+            return
+        self.n_documents += 1
+        self.n_chunks += len(chunks)
+        self.n_tokens += sum(chunk.n_tokens for chunk in chunks)
+        self.n_contexts_cut += sum(chunk.context_is_cut for chunk in chunks)
+        self.longest_chunk = max(self.longest_chunk, *(chunk.n_tokens for chunk in chunks))
+
 
 def content_key(text: str) -> str:
-    """Name a content: the SHA-256 of its UTF-8 bytes, in hexadecimal."""
+    """Name a content, which is a chunk with its context: the SHA-256 of its UTF-8 bytes, in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
@@ -62,9 +80,11 @@ def write_chunks(documents: Iterable[Document], chunker: Chunker, path: Path) ->
     """Stream the chunks of `documents` into a Parquet file that appears only when complete."""
     summary = ChunkSummary()
     with table_writer(path, CHUNK_SCHEMA) as rows:
-        for batch in _batches(documents):
-            for document, chunks in zip(batch, chunker.chunk_documents(batch), strict=True):
-                _add(rows, document, chunks, summary)
+        for document, chunks in chunker.stream(documents):
+            summary.add(document, chunks)
+            for chunk in chunks:
+                n_characters = len(chunk.embedded_text) + len(chunk.doc_id)
+                rows.add(_row(document, chunk, len(chunks)), n_characters=n_characters)
     return summary
 
 
@@ -74,22 +94,8 @@ def read_chunks(path: Path) -> Iterator[Chunk]:
     Raises:
         DataError: the table is missing or damaged.
     """
-    columns = ["doc_id", "ordinal", "start", "end", "text", "n_tokens"]
+    columns = ["doc_id", "ordinal", "start", "end", "text", "n_tokens", "context", "context_is_cut"]
     return (Chunk(**row) for row in read_rows(path, columns))
-
-
-def _add(rows: RowGroupWriter, document: Document, chunks: list[Chunk], summary: ChunkSummary) -> None:
-    if not chunks:
-        summary.tally.add(
-            Skipped(document.doc_id, SkipReason.BLANK, document.doc_id, "the tokenizer sees no text")
-        )
-        return
-    summary.n_documents += 1
-    for chunk in chunks:
-        rows.add(_row(document, chunk, len(chunks)), n_characters=len(chunk.text) + len(chunk.doc_id))
-        summary.n_chunks += 1
-        summary.n_tokens += chunk.n_tokens
-        summary.longest_chunk = max(summary.longest_chunk, chunk.n_tokens)
 
 
 def _row(document: Document, chunk: Chunk, n_chunks: int) -> dict[str, object]:
@@ -103,19 +109,7 @@ def _row(document: Document, chunk: Chunk, n_chunks: int) -> dict[str, object]:
         "doc_chars": len(document.text),
         "doc_chunks": n_chunks,
         "title": document.title,
-        "content_key": content_key(chunk.text),
+        "content_key": content_key(chunk.embedded_text),
+        "context": chunk.context,
+        "context_is_cut": chunk.context_is_cut,
     }
-
-
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Group documents so that the tokenizer's threads have work while memory stays bounded."""
-    batch: list[Document] = []
-    n_characters = 0
-    for document in documents:
-        batch.append(document)
-        n_characters += len(document.text)
-        if len(batch) >= _DOCUMENTS_PER_BATCH or n_characters >= _CHARACTERS_PER_BATCH:
-            yield batch
-            batch, n_characters = [], 0
-    if batch:
-        yield batch

@@ -2,7 +2,8 @@
 
 A window ends only between characters: the tokens of one character (a byte-level tokenizer makes four of an
 emoji) stay together. Neighbours share exactly the overlap where such borders allow it, else a little less. A
-window that would be too long as embedded, because a cut word is tokenized anew, gives up its last tokens.
+window that would be too long as embedded, because a cut word is tokenized anew or because of its context,
+gives up its last tokens.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from tokenizers import Encoding
 
+from pipeline.chunking.context import Contexts
 from pipeline.chunking.meter import Budget, TokenMeter
 from pipeline.chunking.spans import Piece, Span, trim
+from pipeline.records import embedded_text
 
 
 class TokenWindowSplitter:
@@ -23,7 +26,7 @@ class TokenWindowSplitter:
         self._meter = meter
         self._budget = budget
 
-    def pieces(self, texts: Sequence[str]) -> list[list[Piece]]:
+    def pieces(self, texts: Sequence[str], contexts: Sequence[Contexts]) -> list[list[Piece]]:
         """Cut each text.
 
         Raises:
@@ -31,18 +34,18 @@ class TokenWindowSplitter:
         """
         encodings = self._meter.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [
-            list(self._windows(text, _Units(text, encoding)))
-            for text, encoding in zip(texts, encodings, strict=True)
+            list(self._windows(text, own, _Units(text, encoding)))
+            for text, own, encoding in zip(texts, contexts, encodings, strict=True)
         ]
 
-    def _windows(self, text: str, units: _Units) -> Iterator[Piece]:
+    def _windows(self, text: str, contexts: Contexts, units: _Units) -> Iterator[Piece]:
         first, n_covered, end = 0, 0, 0
         while n_covered < len(units):
             if units.is_space(first):
                 first += 1
                 n_covered = max(n_covered, first)
                 continue
-            last, piece = self._longest_fitting(text, units, first)
+            last, piece = self._longest_fitting(text, contexts, units, first)
             if piece.end > end:
                 end = piece.end
                 yield piece
@@ -51,18 +54,19 @@ class TokenWindowSplitter:
             )
             n_covered = max(n_covered, last)
 
-    def _longest_fitting(self, text: str, units: _Units, first: int) -> tuple[int, Piece]:
+    def _longest_fitting(self, text: str, contexts: Contexts, units: _Units, first: int) -> tuple[int, Piece]:
         """Find the longest window from unit `first` on; return the unit after it, and the window."""
         capacity = self._budget.max_tokens
         while True:
             last = max(first + 1, units.forward_from(first, capacity))
             span = trim(text, units.span(first, last))
-            (n_tokens,) = self._meter.count([text[span.start : span.end]])
+            before = contexts.before(span).text
+            (n_tokens,) = self._meter.count([embedded_text(before, text[span.start : span.end])])
             excess = n_tokens - self._budget.limit
             if excess <= 0:
                 return last, Piece(*span, n_tokens)
             if last == first + 1:
-                raise self._budget.refusal(text[span.start : span.end], n_tokens)
+                raise self._budget.refusal(text[span.start : span.end], n_tokens, before)
             capacity = units.n_tokens(first, last) - excess
 
 

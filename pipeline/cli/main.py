@@ -23,6 +23,8 @@ from pipeline.errors import LastpageError, UsageError
 
 EXIT_SKIPPED = 3
 EXIT_INTERRUPTED = 130
+# In characters; names of files may have 255 bytes.
+_RUN_NAME = 60
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -186,6 +188,53 @@ def reembed_command(ctx: click.Context, /, *, dry_run: bool, **options: Any) -> 
         _run_stages(ctx, "index", **options)
 
 
+@cli.command("inspect", epilog=EPILOG)
+@run_options
+@click.option("--no-timing", is_flag=True, help="Don't send a batch through the encoder; no estimated time.")
+@click.pass_context
+def inspect_command(ctx: click.Context, /, *, no_timing: bool, **options: Any) -> None:
+    """Say what `index` would do: documents, tokens, chunks, skipped records, estimated time and disk.
+
+    Embeds nothing but one batch to time it, and writes nothing. Exits as `index` would: with its code if it
+    would refuse a record or a setting.
+
+    \b
+    lastpage inspect --corpus notes/
+    lastpage inspect --corpus docs.jsonl --set chunk.context=title --set index.factory=IVF256,Flat --json
+    """
+    _inspect(ctx, timing=not no_timing, **options)
+
+
+def _inspect(
+    ctx: click.Context,
+    *,
+    timing: bool,
+    config_path: Path | None,
+    corpus: str | None,
+    model: str | None,
+    run: str | None,
+    settings: Sequence[str],
+    allow_skipped: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    from pipeline.cli import inspection_report, report
+    from pipeline.cli.progress import RichReporter
+    from pipeline.inspection import inspect_corpus
+
+    config = _configured(config_path, corpus, model, run, settings)
+    with RichReporter(quiet=quiet).task("inspecting", None, "documents") as advance:
+        inspection = inspect_corpus(config, timing=timing, progress=advance)
+    if as_json:
+        report.print_json(inspection.as_json())
+    else:
+        inspection_report.print_inspection(inspection)
+    if inspection.refusals:
+        ctx.exit(inspection.refusals[0].exit_code)
+    if inspection.skipped and not allow_skipped:
+        ctx.exit(EXIT_SKIPPED)
+
+
 def _dry_run(
     *,
     config_path: Path | None,
@@ -259,9 +308,9 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _run_name(corpus: str) -> str:
-    """A folder name from a corpus: its last part without ending."""
+    """A folder name from a corpus: its last part without ending, no longer than file systems allow."""
     stem = corpus.rstrip("/").rsplit("/", 1)[-1].split(".", 1)[0] or "corpus"
-    return re.sub(r"[^\w-]+", "-", stem).strip("-") or "corpus"
+    return re.sub(r"[^\w-]+", "-", stem)[:_RUN_NAME].strip("-") or "corpus"
 
 
 def _stored_config(run: Path) -> Config:

@@ -39,9 +39,12 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, or fixed where it is no terminal."""
-    out = Console(highlight=False)
-    return out if out.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)
+    """Standard output: as wide as the terminal, or fixed where it is no terminal.
+
+    Ids and texts are the user's: `[/x]` in one is no markup, `:smile:` no emoji.
+    """
+    out = Console(highlight=False, markup=False, emoji=False)
+    return out if out.is_terminal else Console(highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH)
 
 
 # -- runs ----------------------------------------------------------------------------------------------
@@ -80,7 +83,8 @@ def print_run(run: Path, results: Sequence[StageResult]) -> None:
     for result in results:
         for note in result.notes:
             out.print(f"note: {note}")
-        _print_skips(out, result)
+        figures = result.figures
+        print_skips(out, str(result.stage), figures.get("skipped", {}), figures.get("skipped_records", []))
     if any(result.changed for result in results):
         out.print(f"\nrun directory: {run}")
     else:
@@ -117,13 +121,14 @@ def _this_time(result: StageResult) -> str:
     return ", ".join(f"{count:,} {arm}" for arm, count in made.items()) + f" ({rate:,.0f} tokens/s)"
 
 
-def _print_skips(out: Console, result: StageResult) -> None:
-    skipped: Mapping[str, int] = result.figures.get("skipped", {})
+def print_skips(
+    out: Console, stage: str, skipped: Mapping[str, int], records: Sequence[Mapping[str, str]]
+) -> None:
+    """What was left out at a stage: counts by reason, and the first records by name."""
     if not skipped:
         return
     counts = ", ".join(f"{count:,} {reason}" for reason, count in skipped.items())
-    out.print(f"skipped at {result.stage}: {counts}", style="yellow")
-    records = result.figures["skipped_records"]
+    out.print(f"skipped at {stage}: {counts}", style="yellow")
     for record in records[:_SKIPS_SHOWN]:
         name = record["doc_id"] or record["place"]
         detail = f": {record['detail']}" if record["detail"] else ""

@@ -14,8 +14,9 @@ from pipeline.errors import DataError
 from pipeline.records import Document, Skipped, SkipReason
 
 # Part of every fingerprint: raise it whenever the same source would be read into other documents.
-_READER_VERSION = 1
-_BAD = frozenset({SkipReason.MALFORMED, SkipReason.SURROGATE})
+_READER_VERSION = 2
+# What stops a run, unless it is told to skip.
+BAD_RECORDS = frozenset({SkipReason.MALFORMED, SkipReason.SURROGATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Corpus:
             yield from source.read()
 
     def _apply_policy(self, skipped: Skipped) -> None:
-        if self.settings.bad_records == "fail" and skipped.reason in _BAD:
+        if self.settings.bad_records == "fail" and skipped.reason in BAD_RECORDS:
             name = f" (document {skipped.doc_id[:80]!r})" if skipped.doc_id else ""
             raise DataError(
                 f"{skipped.place}{name}: {skipped.reason}: {skipped.detail}; mend it, or set "

@@ -46,13 +46,13 @@ class DatasetSource:
         """Stream the rows; one without an id is known as `<split>:<row>`.
 
         Raises:
-            DataError: the connection is lost.
+            DataError: the connection is lost, or a text is not UTF-8.
         """
         try:
             for number, record in enumerate(self._rows, 1):
                 place = f"{self._name}[{self._split}] row {number}"
                 yield place, self._fields.read(record, place=place, default_id=f"{self._split}:{number}")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise DataError(_explain(self._name, error)) from error
 
 

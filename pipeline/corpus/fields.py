@@ -54,7 +54,8 @@ class FieldMap:
         """Pick from the columns of a table those that documents are made of.
 
         Raises:
-            DataError: the text column, or the id column that the user named, is missing.
+            DataError: the text column, or the id column that the user named, is missing, or a needed name
+                stands twice.
         """
         found = list(columns)
         text, doc_id = _first(self.texts, found), _first(self.ids, found)
@@ -62,7 +63,10 @@ class FieldMap:
             missing = _either(self.texts) if text is None else _either(self.ids)
             raise DataError(f"{place}: expected a column {missing}, found {_listed(found)}")
         wanted = [doc_id, text, _first(self.titles, found), *self.metadata]
-        return list(dict.fromkeys(name for name in wanted if name in found))
+        needed = list(dict.fromkeys(name for name in wanted if name in found))
+        if twice := [name for name in needed if found.count(name) > 1]:
+            raise DataError(f"{place}: several columns are named {twice[0]!r}; rename all but one")
+        return needed
 
     def check_optional(self, columns: Iterable[str], place: str) -> None:
         """Refuse a title or metadata field that the user named and that no part of a table has.

@@ -89,20 +89,21 @@ def _list(filesystem: AbstractFileSystem, path: str, source: str) -> Listing:
         return Listing((SourceFile(filesystem, path, PurePosixPath(path).name, source),), is_single=True)
     if filesystem.isdir(path):
         root, paths = path, _walk(path) if _is_local(filesystem) else filesystem.find(path)
+        shown = source
     else:
         root, paths = _fixed_part(path), _glob(filesystem, path)
+        shown = _fixed_part(source)
     if not paths and not filesystem.isdir(path):
         raise DataError(
             f"{source}: no such file or folder; check corpus.source, or set corpus.format = 'dataset' "
             "if it names a dataset of the Hugging Face hub"
         )
-    return Listing(tuple(_sorted_files(filesystem, root, paths, source)), is_single=False)
+    return Listing(tuple(_sorted_files(filesystem, root, paths, shown.rstrip("/"))), is_single=False)
 
 
 def _sorted_files(
-    filesystem: AbstractFileSystem, root: str, paths: list[str], source: str
+    filesystem: AbstractFileSystem, root: str, paths: list[str], shown: str
 ) -> Iterator[SourceFile]:
-    shown = _fixed_part(source).rstrip("/")
     names = {path.removeprefix(root).lstrip("/"): path for path in paths}
     for name in sorted(names, key=natural_order):
         if not any(part.startswith(".") for part in PurePosixPath(name).parts):

@@ -26,9 +26,11 @@ def read_jsonl(file: SourceFile, *, fields: FieldMap, encoding: str) -> Iterator
         DataError: the file cannot be read to its end.
     """
     for number, line in enumerate(_lines(file, encoding), 1):
-        if not line.isspace():
+        # Files that were joined leave their byte-order marks inside.
+        content = line.removeprefix("\ufeff")
+        if content.strip():
             place = f"{file.place}:{number}"
-            record = _parse(line)
+            record = _parse(content)
             if isinstance(record, str):
                 yield place, Skipped(place, SkipReason.MALFORMED, detail=record)
             else:

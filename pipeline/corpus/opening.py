@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from pipeline.config import CorpusSettings
 from pipeline.corpus import builtin
@@ -19,19 +21,22 @@ _SUFFIXES: dict[Kind, frozenset[str]] = {
     "parquet": frozenset({".parquet"}),
     "folder": frozenset({".txt", ".md", ".html", ".htm"}),
 }
+_KNOWN_SUFFIXES = frozenset(COMPRESSIONS).union(*_SUFFIXES.values())
+_HUB_NAME = re.compile(r"(?P<owner>\w[\w.-]*)/\w[\w.-]*", re.ASCII)
 
 
 def open_corpus(settings: CorpusSettings) -> Corpus:
     """Find the sources of a corpus and look at their columns; no document is read yet.
 
     The name `python-docs` always means the built-in corpus; write `./python-docs` for a path of that name.
+    What is no path here but looks like `owner/name` is a dataset of the Hugging Face hub.
 
     Raises:
         DataError: a source is missing, unreadable or lacks a column.
         UsageError: the encoding is unknown or there is no source.
     """
     names = [settings.source] if isinstance(settings.source, str) else settings.source
-    if not names:
+    if not names or not all(name.strip() for name in names):
         raise UsageError("corpus.source is empty: name a file, a folder, a glob, a URL or 'python-docs'")
     _codec(settings.encoding)
     return Corpus(tuple(_open_source(name, settings) for name in names), settings)
@@ -42,6 +47,8 @@ def _open_source(name: str, settings: CorpusSettings) -> Source:
         return builtin.PythonDocs()
     if settings.format == "dataset":
         return _open_dataset(name, settings)
+    if settings.format == "auto" and _looks_like_hub_name(name):
+        return _open_from_hub(name, settings)
     listing = list_files(name)
     if settings.format == "auto" and _is_saved_dataset(listing):
         return _open_dataset(name, settings)
@@ -55,6 +62,23 @@ def _open_dataset(name: str, settings: CorpusSettings) -> Source:
     from pipeline.corpus.dataset import DatasetSource
 
     return DatasetSource(name, settings)
+
+
+def _looks_like_hub_name(name: str) -> bool:
+    """Tell whether a name can hardly be a path: nothing is here, not even the folder that it would be in."""
+    match = _HUB_NAME.fullmatch(name)
+    if match is None or PurePosixPath(name.lower()).suffix in _KNOWN_SUFFIXES:
+        return False
+    return not Path(match["owner"]).exists()
+
+
+def _open_from_hub(name: str, settings: CorpusSettings) -> Source:
+    try:
+        return _open_dataset(name, settings)
+    except DataError as error:
+        raise DataError(
+            f"{name}: no such file or folder, so it was taken for a dataset of the Hugging Face hub; {error}"
+        ) from error
 
 
 def _is_saved_dataset(listing: Listing) -> bool:
@@ -115,4 +139,4 @@ def _codec(encoding: str) -> str:
         "".encode(encoding)
     except LookupError:
         raise UsageError(f"corpus.encoding = {encoding!r}: no such encoding; try utf-8 or latin-1") from None
-    return "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+    return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding

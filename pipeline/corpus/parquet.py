@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from pipeline.corpus.fields import FieldMap
 from pipeline.corpus.files import SourceFile
 from pipeline.corpus.source import Reading
 from pipeline.errors import DataError
+from pipeline.records import Skipped, SkipReason
 
 _ROWS_PER_BATCH = 1024
 
@@ -41,10 +43,31 @@ def read_parquet(file: SourceFile, *, fields: FieldMap) -> Iterator[Reading]:
     with _opened(file) as table:
         columns = fields.needed(table.schema_arrow.names, file.place)
         batches = table.iter_batches(batch_size=_ROWS_PER_BATCH, columns=columns)
-        records = chain.from_iterable(batch.to_pylist() for batch in batches)
+        records = chain.from_iterable(map(_records, batches))
         for number, record in enumerate(records, 1):
             place = f"{file.place} row {number}"
-            yield place, fields.read(record, place=place, default_id=f"{file.name}:{number}")
+            if isinstance(record, str):
+                yield place, Skipped(place, SkipReason.MALFORMED, detail=record)
+            else:
+                yield place, fields.read(record, place=place, default_id=f"{file.name}:{number}")
+
+
+def _records(batch: pa.RecordBatch) -> list[dict[str, Any] | str]:
+    """The rows of a batch; where one does not decode, each by itself, so that only that one is lost."""
+    try:
+        rows: list[dict[str, Any] | str] = batch.to_pylist()
+    except UnicodeDecodeError:
+        rows = [_record(batch.slice(row, 1)) for row in range(batch.num_rows)]
+    return rows
+
+
+def _record(row: pa.RecordBatch) -> dict[str, Any] | str:
+    """Read one row, or say what is wrong with it: nothing checks that a writer's text is UTF-8."""
+    try:
+        record: dict[str, Any] = row.to_pylist()[0]
+    except UnicodeDecodeError as error:
+        return f"byte {error.object[error.start]:#04x} at byte {error.start} of a text is not UTF-8"
+    return record
 
 
 @contextmanager

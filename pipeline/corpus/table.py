@@ -34,19 +34,24 @@ class CorpusSummary:
         """The exact number of records left out for each reason."""
         return dict(self.tally.counts)
 
+    def add(self, item: Document | Skipped) -> None:
+        """Count one record."""
+        if isinstance(item, Skipped):
+            self.tally.add(item)
+        else:
+            self.n_documents += 1
+            self.n_characters += len(item.text)
+
 
 def write_documents(items: Iterable[Document | Skipped], path: Path) -> CorpusSummary:
     """Stream documents into a Parquet file that appears only when complete; count what is left out."""
     summary = CorpusSummary()
     with table_writer(path, DOCUMENT_SCHEMA) as rows:
         for item in items:
-            if isinstance(item, Skipped):
-                summary.tally.add(item)
-                continue
-            row = _row(item)
-            rows.add(row, n_characters=sum(map(len, row.values())))
-            summary.n_documents += 1
-            summary.n_characters += len(item.text)
+            summary.add(item)
+            if isinstance(item, Document):
+                row = _row(item)
+                rows.add(row, n_characters=sum(map(len, row.values())))
     return summary
 
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from pipeline.corpus.fields import checked, printable
 from pipeline.corpus.files import SourceFile
 from pipeline.corpus.source import Reading
+from pipeline.markdown import headings
 from pipeline.records import Document, Skipped, SkipReason
-
-# Fenced code comes first, so that its comments are not taken for headings.
-_MARKDOWN_HEADING = re.compile(
-    r"^(?P<fence>```|~~~)[\s\S]*?^(?P=fence)"
-    r"|^\#{1,6}[ \t]+(?P<hashes>[^\n]+?)[ \t]*\#*[ \t]*$"
-    r"|^(?P<underlined>\S[^\n]*)\n=+[ \t]*$",
-    re.MULTILINE,
-)
 
 
 def read_text_file(file: SourceFile, *, encoding: str) -> Iterator[Reading]:
@@ -27,6 +19,8 @@ def read_text_file(file: SourceFile, *, encoding: str) -> Iterator[Reading]:
 
 def _read(file: SourceFile, encoding: str) -> Document | Skipped:
     name = printable(file.name)
+    if name != file.name:
+        return Skipped(file.place, SkipReason.UNDECODABLE, name, "the file's name is not UTF-8")
     try:
         with file.open() as raw:
             text = raw.read().decode(encoding)
@@ -47,9 +41,5 @@ def _title_and_text(name: str, text: str) -> tuple[str, str]:
 
         title, text = extract(text)
         return title or path.stem, text
-    return (_markdown_title(text) if suffix == ".md" else "") or path.stem, text
-
-
-def _markdown_title(text: str) -> str:
-    found = (match["hashes"] or match["underlined"] for match in _MARKDOWN_HEADING.finditer(text))
-    return next((title.strip() for title in found if title), "")
+    first = next(headings(text), None) if suffix == ".md" else None
+    return first.text if first else path.stem, text

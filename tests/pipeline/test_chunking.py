@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pipeline.chunking import Chunker
+from pipeline.chunking.context import NoContexts
 from pipeline.chunking.meter import Budget, TokenMeter
 from pipeline.chunking.semantic import SemanticSplitter
 from pipeline.chunking.table import content_key, read_chunks, write_chunks
@@ -89,7 +90,9 @@ def test_a_text_longer_than_a_window_is_covered_too(
     meter = TokenMeter(tokenizer)
     budget = Budget(meter, max_length=100, max_tokens=6, overlap=overlap)
 
-    (pieces,) = SemanticSplitter(meter, budget, markdown=markdown, window=window).pieces([text])
+    (pieces,) = SemanticSplitter(meter, budget, markdown=markdown, window=window).pieces(
+        [text], [NoContexts()]
+    )
 
     chunks = [
         Chunk("d", i, piece.start, piece.end, text[piece.start : piece.end], piece.n_tokens)
@@ -103,9 +106,9 @@ def test_windows_change_nothing_about_ordinary_text() -> None:
     meter = TokenMeter(wordpiece())
     budget = Budget(meter, max_length=64, max_tokens=30, overlap=8)
 
-    whole = SemanticSplitter(meter, budget).pieces([text])
+    whole = SemanticSplitter(meter, budget).pieces([text], [NoContexts()])
 
-    assert SemanticSplitter(meter, budget, window=1000).pieces([text]) == whole
+    assert SemanticSplitter(meter, budget, window=1000).pieces([text], [NoContexts()]) == whole
 
 
 # A6
@@ -216,8 +219,10 @@ def test_a_token_that_spans_two_characters_keeps_them_together() -> None:
         "-" * 5000,
         "界" * 1500,
         "a" + " " * 5000 + "b",
+        "\n" * 20_000 + "a",
+        "a" + "\n " * 8000 + "b" + "\n " * 200 + "c",
     ],
-    ids=["no spaces", "table", "dashes", "no words", "spaces"],
+    ids=["no spaces", "table", "dashes", "no words", "spaces", "empty lines", "blank lines"],
 )
 def test_long_runs_end_in_time(text: str, strategy: str) -> None:
     begin = time.monotonic()

@@ -133,6 +133,8 @@ def test_bad_corpora_are_data_errors_and_leave_nothing(
 
 BAD_REQUESTS: dict[str, tuple[list[str], int, list[str]]] = {
     "missing corpus": (["index", "--corpus", "nowhere.jsonl"], 1, ["nowhere.jsonl"]),
+    "endless corpus": (["index", "--corpus", "x" * 5000], 1, ["no such file or folder"]),
+    "empty corpus": (["index", "--corpus", ""], 2, ["corpus.source is empty"]),
     "unknown key": (["index", "--set", "chunk.max_token=5"], 2, ["chunk.max_token", "'max_tokens'"]),
     "no key": (["index", "--set", "5"], 2, ["KEY=VALUE"]),
     "missing config": (["index", "--config", "none.toml"], 2, ["none.toml"]),
@@ -155,7 +157,7 @@ def test_bad_requests_say_what_where_and_what_to_do(
     for words in told:
         assert words in outcome.err
     assert "Traceback" not in outcome.err
-    assert not list(Path().glob("runs/*/vectors/*"))
+    assert not list(Path().glob("runs/*/vectors/*/*"))
 
 
 @pytest.fixture
@@ -245,7 +247,20 @@ def test_pickles_are_never_opened(
     assert not marker.exists()
 
 
-IDS = ["../../escape", "/etc/passwd", "a/b", "a\\b", ".", "con", "x" * 5000, "a\nb", "%2e%2e%2fq"]
+IDS = [
+    "../../escape",
+    "/etc/passwd",
+    "a/b",
+    "a\\b",
+    ".",
+    "con",
+    "x" * 5000,
+    "a\nb",
+    "%2e%2e%2fq",
+    "[/red]",
+    "[bold]x",
+    ":smile:",
+]
 
 
 def test_ids_are_never_paths(lastpage: Command, tiny_settings: list[str], tmp_path: Path) -> None:
@@ -263,7 +278,7 @@ def test_ids_are_never_paths(lastpage: Command, tiny_settings: list[str], tmp_pa
     assert not names & {"escape", "passwd", "con", "b"}
 
 
-@pytest.mark.parametrize("command", ["index", "chunk", "embed", "query"])
+@pytest.mark.parametrize("command", ["index", "chunk", "embed", "query", "inspect"])
 def test_help_has_an_example_and_the_exit_codes(lastpage: Command, command: str) -> None:
     outcome = lastpage(command, "--help")
     assert outcome.code == 0

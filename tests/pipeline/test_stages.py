@@ -218,6 +218,43 @@ def test_changed_metadata_alone_embeds_nothing(project: Project) -> None:
     assert results[Stage.INDEX].changed
 
 
+def test_a_changed_title_remakes_the_chunks_that_it_stands_before(project: Project) -> None:
+    records = [{**document(number), "title": f"title {number}"} for number in range(12)]
+    project.write(records)
+    project.run(chunk__context="title")
+    records[3]["title"] = "the cat"
+    project.write(records)
+    made = project.run(chunk__context="title")[Stage.EMBED].figures["vectors_made"]
+    chunks = pq.read_table(project.layout.chunks, columns=["doc_id", "text"]).to_pylist()
+    n_changed = len({row["text"] for row in chunks if row["doc_id"] == "d3"})
+    assert made == {"plain": n_changed, "calibrated": n_changed}
+    assert project.run(chunk__context="title")[Stage.CHUNK].changed is False
+
+
+def test_what_is_embedded_is_the_chunk_in_its_context(project: Project) -> None:
+    from pipeline.encoders import Encoder, load_model
+
+    project.write([{**document(number), "title": f"the river {number}"} for number in range(3)])
+    project.run(chunk__context="title")
+    chunks = pq.read_table(project.layout.chunks).to_pylist()
+    encoder = Encoder(load_model(project.model, max_length=64), {"plain": None})
+    texts = [f"{row['context']}\n\n{row['text']}" for row in chunks]
+    expected = encoder.encode_documents(texts)["plain"]
+    np.testing.assert_allclose(project.index_vectors()["plain"], expected, atol=1e-5)
+    assert {row["context"] for row in chunks} == {"the river 0", "the river 1", "the river 2"}
+
+
+def test_cut_contexts_are_reported_whenever_they_are_used(project: Project) -> None:
+    project.write([{**document(number), "title": "the cat sat on the mat " * 9} for number in range(2)])
+    for changed in (True, False):
+        result = project.run(Stage.CHUNK, chunk__context="title")[Stage.CHUNK]
+        assert result.changed is changed
+        n_chunks = result.figures["chunks"]
+        assert result.figures["contexts_cut"] == n_chunks
+        assert f"the context of {n_chunks} of {n_chunks} chunks was cut" in result.notes[0]
+    assert project.run(Stage.CHUNK)[Stage.CHUNK].notes == ()
+
+
 def _kill_while_embedding(project: Project) -> None:
     """Start the command, wait for its first shard, and kill it the hard way."""
     arguments = [

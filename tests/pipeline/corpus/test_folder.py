@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,33 @@ def test_one_bad_file_stops_no_folder(policy: str, mixed: Path) -> None:
         "pipe.txt": SkipReason.UNREADABLE,
     }
     assert all(item.place == f"{mixed}/{item.doc_id}" for item in skipped)
+
+
+def test_a_name_that_is_not_utf8_loses_its_file_only(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello")
+    (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("late")
+
+    documents, skipped = read(tmp_path)
+
+    assert [document.doc_id for document in documents] == ["a.txt"]
+    assert [(one.reason, one.doc_id) for one in skipped] == [(SkipReason.UNDECODABLE, "caf\\udce9.txt")]
+
+
+def test_a_folder_named_like_a_pattern_is_named_whole(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "a[1]", {"a.txt": "hello", "b.bin": b""})
+
+    assert texts(folder) == {"a.txt": "hello"}
+    assert [skipped.place for skipped in read(folder)[1]] == [f"{folder}/b.bin"]
+
+
+def test_a_heading_before_many_spaces_takes_no_time(tmp_path: Path) -> None:
+    fill(tmp_path, {"a.md": "# a" + " " * 20_000 + "b"})
+    begin = time.monotonic()
+
+    (document,) = read(tmp_path)[0]
+
+    assert document.title.startswith("a ")
+    assert time.monotonic() - begin < 1
 
 
 def test_the_place_of_an_undecodable_byte_is_told(mixed: Path) -> None:

@@ -63,11 +63,18 @@ def test_several_parts_of_a_gzip_file_are_all_read(tmp_path: Path) -> None:
 # A1
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "UTF8", "utf_8"])
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF8", "utf_8", "U8"])
 def test_a_byte_order_mark_changes_nothing(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_text(GOOD, encoding="utf-8-sig")
 
     assert texts(tmp_path / "c.jsonl", encoding=encoding) == TWO
+
+
+def test_byte_order_marks_within_joined_files_change_nothing(tmp_path: Path) -> None:
+    first, second = GOOD.splitlines(keepends=True)
+    (tmp_path / "c.jsonl").write_text(f"\ufeff{first}\ufeff{second}\ufeff", encoding="utf-8")
+
+    assert texts(tmp_path / "c.jsonl") == TWO
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.corpus import parquet
 from pipeline.errors import DataError
-from pipeline.records import Document
+from pipeline.records import Document, SkipReason
 from tests.pipeline.corpus.reading import corpus, read, texts
 
 
@@ -66,6 +66,30 @@ def test_a_part_without_the_column_fails_before_anything_is_read(option: dict[st
 def test_a_named_column_that_no_part_has_is_refused(option: dict[str, Any], parts: Path) -> None:
     with pytest.raises(DataError, match=r"expected a column 'wrong', found id, score, text, when"):
         corpus(parts, **option)
+
+
+def test_a_column_that_stands_twice_is_refused_if_it_is_needed(tmp_path: Path) -> None:
+    columns = [pa.array(["1"]), pa.array(["one"]), pa.array(["two"])]
+    pq.write_table(pa.Table.from_arrays(columns, ["id", "text", "text"]), tmp_path / "a.parquet")
+    pq.write_table(
+        pa.Table.from_arrays([*columns, columns[0]], ["id", "text", "x", "x"]), tmp_path / "b.parquet"
+    )
+
+    with pytest.raises(DataError, match=r"a\.parquet: several columns are named 'text'"):
+        corpus(tmp_path / "a.parquet")
+    assert texts(tmp_path / "b.parquet") == {"1": "one"}
+
+
+def test_a_text_that_is_not_utf8_loses_its_row_only(tmp_path: Path) -> None:
+    """Nothing checks what a writer calls a string."""
+    column = pa.array([b"one", b"caf\xe9", b"three"], pa.binary()).view(pa.string())
+    path = write(tmp_path / "a.parquet", id=["1", "2", "3"], text=column)
+
+    with pytest.raises(DataError, match=r"a\.parquet row 2: malformed: byte 0xe9 at byte 3"):
+        texts(path)
+    documents, skipped = read(path, bad_records="skip")
+    assert [document.doc_id for document in documents] == ["1", "3"]
+    assert [(one.place, one.reason) for one in skipped] == [(f"{path} row 2", SkipReason.MALFORMED)]
 
 
 def test_parts_come_in_numeric_order(tmp_path: Path) -> None:

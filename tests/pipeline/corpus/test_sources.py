@@ -127,12 +127,55 @@ def test_a_dataset_by_name_is_streamed(tmp_path: Path, monkeypatch: pytest.Monke
         corpus("tiny", format="dataset", split="dev")
 
 
-def test_a_dataset_out_of_reach_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("offline")
+def test_a_dataset_out_of_reach_says_so() -> None:
+    with pytest.raises(DataError, match=r"nobody/nothing: .*out of reach and the dataset is not cached"):
+        corpus("nobody/nothing", format="dataset")
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
-    with pytest.raises(DataError, match=r"nobody/nothing: .*out of reach and the dataset is not cached"):
-        corpus("nobody/nothing", format="dataset")
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("name", ["nobody/nothing", "mteb/some-corpus_v1.1", "0x/d"])
+def test_a_name_that_is_no_path_is_looked_for_on_the_hub(name: str) -> None:
+    with pytest.raises(DataError, match=rf"{name}: no such file or folder, so .* hub; .*out of reach"):
+        corpus(name)
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nobody",
+        "a/b/c",
+        "nobody/nothing.jsonl",
+        "nobody/nothing.JSONL.gz",
+        "./nothing",
+        "../nothing",
+        "here/nothing",
+        "/nobody/nothing",
+        "nobody/",
+        "nobody/*",
+    ],
+)
+def test_what_can_only_be_a_path_is_not(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(DataError, match=r"no such file or folder; check corpus.source"):
+        corpus(name)
+
+
+def test_a_path_that_looks_like_a_name_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    (tmp_path / "owner" / "name" / "a.jsonl").write_text(LINES)
+    monkeypatch.chdir(tmp_path)
+
+    assert texts("owner/name") == TWO
 
 
 # Fingerprints

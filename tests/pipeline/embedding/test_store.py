@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,81 +11,34 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.config import ArmSettings, ModelSettings
-from pipeline.embedding import EmbedPlan, PendingChunk, ShardStore, Vectors, embedding_identity
+from pipeline.embedding import LocalEngine, ShardStore, embedding_identity
 from pipeline.errors import DataError, NonFiniteVectorsError
+from tests.pipeline.embedding.making import (
+    TEXTS,
+    FakeEncoder,
+    assert_complete,
+    embed,
+    encoded,
+    key,
+    open_stores,
+    stored,
+    vector,
+)
 
 IDENTITY = "a" * 64
 
 
-def key(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def local(encoder: FakeEncoder) -> Callable[..., LocalEngine]:
+    return lambda folders: LocalEngine(encoder, folders)
 
 
-def vector(text: str, arm: str) -> np.ndarray:
-    """A vector that anyone can recompute from the text and the arm."""
-    seed = int.from_bytes(hashlib.sha256((arm + text).encode()).digest()[:4], "big")
-    values = np.random.default_rng(seed).normal(size=3).astype(np.float32)
-    return values / np.linalg.norm(values)
-
-
-class CountingEncoder:
-    """Embeds by `vector` and keeps count; breaks where it is told to."""
-
-    def __init__(self, broken: str | None = None, dies_after: int | None = None) -> None:
-        self.seen: list[tuple[str, tuple[str, ...]]] = []
-        self._broken = broken
-        self._dies_after = dies_after
-
-    def encode_documents(
-        self,
-        texts: Sequence[str],
-        arms: Sequence[str] | None = None,
-        *,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> dict[str, Vectors]:
-        if self._dies_after is not None and len(self.seen) >= self._dies_after:
-            raise KeyboardInterrupt
-        arms = tuple(arms or ())
-        self.seen.extend((text, arms) for text in texts)
-        if self._broken in texts:
-            row = list(texts).index(self._broken)
-            raise NonFiniteVectorsError(arms[0], [f"text {row}"], [row])
-        return {arm: np.stack([vector(text, arm) for text in texts]) for arm in arms}
-
-
-def chunks(texts: Sequence[str]) -> list[PendingChunk]:
-    return [PendingChunk(key(text), text, 5, f"doc-{number}#0") for number, text in enumerate(texts)]
-
-
-def open_stores(folder: Path) -> dict[str, ShardStore]:
-    return {arm: ShardStore(folder / arm, arm * 10) for arm in ("plain", "calibrated")}
-
-
-def embed(folder: Path, texts: Sequence[str], encoder: CountingEncoder, shard_size: int = 4) -> Any:
-    stores = open_stores(folder)
-    plan = EmbedPlan(((chunk.content_key, chunk.n_tokens) for chunk in chunks(texts)), stores)
-    return plan.carry_out(chunks(texts), encoder, shard_size=shard_size)
-
-
-def stored(folder: Path, texts: Sequence[str]) -> dict[str, Vectors]:
-    return {
-        arm: np.concatenate(list(store.read([key(text) for text in texts])))
-        for arm, store in open_stores(folder).items()
-    }
-
-
-TEXTS = [f"text number {number}" for number in range(20)]
-
-
-def assert_complete(folder: Path) -> None:
-    for arm, vectors in stored(folder, TEXTS).items():
-        np.testing.assert_array_equal(vectors, [vector(text, arm) for text in TEXTS])
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_both_arms_come_from_one_call_a_shard(tmp_path: Path) -> None:
-    encoder = CountingEncoder()
-    summary = embed(tmp_path, TEXTS, encoder)
-    assert encoder.seen == [(text, ("plain", "calibrated")) for text in TEXTS]
+    summary = embed(tmp_path, TEXTS, local(FakeEncoder(tmp_path / "log")))
+    assert encoded(tmp_path / "log") == [f"plain,calibrated:{text}" for text in TEXTS]
     assert summary.embedded == {"plain": 20, "calibrated": 20}
     assert summary.tokens == 100
     assert len(list(tmp_path.glob("plain/*.parquet"))) == 5
@@ -95,9 +46,8 @@ def test_both_arms_come_from_one_call_a_shard(tmp_path: Path) -> None:
 
 
 def test_equal_texts_are_embedded_once(tmp_path: Path) -> None:
-    encoder = CountingEncoder()
-    embed(tmp_path, ["same", "other", "same"], encoder)
-    assert [text for text, _ in encoder.seen] == ["same", "other"]
+    embed(tmp_path, ["same", "other", "same"], local(FakeEncoder(tmp_path / "log")))
+    assert encoded(tmp_path / "log") == ["plain,calibrated:same", "plain,calibrated:other"]
     rows = stored(tmp_path, ["same", "other", "same"])["plain"]
     np.testing.assert_array_equal(rows[0], rows[2])
 
@@ -123,19 +73,16 @@ def _foreign(path: Path) -> None:
 )
 def test_only_damaged_shards_are_redone(tmp_path: Path, damage: Callable[[Path], None], redone: int) -> None:
     """Case A14: a file under its final name is not yet a finished shard."""
-    embed(tmp_path, TEXTS, CountingEncoder())
+    embed(tmp_path, TEXTS, local(FakeEncoder(tmp_path / "log")))
     damage(sorted((tmp_path / "calibrated").glob("*.parquet"))[2])
-    encoder = CountingEncoder()
-    summary = embed(tmp_path, TEXTS, encoder)
-    assert [arms for _, arms in encoder.seen] == [("calibrated",)] * redone
+    summary = embed(tmp_path, TEXTS, local(FakeEncoder(tmp_path / "again")))
+    assert [line.split(":")[0] for line in encoded(tmp_path / "again")] == ["calibrated"] * redone
     assert summary.embedded == {"plain": 0, "calibrated": redone}
     assert_complete(tmp_path)
 
 
 def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
-    embed(tmp_path, TEXTS, CountingEncoder())
-    path = sorted((tmp_path / "plain").glob("*.parquet"))[0]
-    content = bytearray(path.read_bytes())
+    embed(tmp_path, TEXTS, local(FakeEncoder(tmp_path / "log")))
     needle = vector(TEXTS[0], "plain").tobytes()
     shards = [p for p in (tmp_path / "plain").glob("*.parquet") if needle in p.read_bytes()]
     content = bytearray(shards[0].read_bytes())
@@ -148,10 +95,9 @@ def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("done", [4, 8, 16])
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, done: int) -> None:
     with pytest.raises(KeyboardInterrupt):
-        embed(tmp_path, TEXTS, CountingEncoder(dies_after=done))
-    encoder = CountingEncoder()
-    embed(tmp_path, TEXTS, encoder)
-    assert [text for text, _ in encoder.seen] == TEXTS[done:]
+        embed(tmp_path, TEXTS, local(FakeEncoder(tmp_path / "log", at=[TEXTS[done]], do=interrupt)))
+    embed(tmp_path, TEXTS, local(FakeEncoder(tmp_path / "again")))
+    assert encoded(tmp_path / "again") == [f"plain,calibrated:{text}" for text in TEXTS[done:]]
     assert_complete(tmp_path)
 
 
@@ -179,7 +125,7 @@ def test_a_broken_row_in_a_shard_is_refused_by_name(tmp_path: Path, value: float
 
 def test_a_broken_vector_stops_the_stage_naming_the_chunk(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteVectorsError, match="chunk 'doc-6#0'"):
-        embed(tmp_path, TEXTS, CountingEncoder(broken=TEXTS[6]))
+        embed(tmp_path, TEXTS, local(FakeEncoder(tmp_path / "log", at=[TEXTS[6]])))
     assert len(list(tmp_path.glob("plain/*.parquet"))) == 1
 
 
@@ -190,11 +136,23 @@ def test_an_empty_shard_is_legal(tmp_path: Path) -> None:
 
 
 def test_vectors_come_in_the_order_asked_for_across_shards(tmp_path: Path) -> None:
-    embed(tmp_path, TEXTS, CountingEncoder(), shard_size=3)
+    embed(tmp_path, TEXTS, local(FakeEncoder(tmp_path / "log")), shard_size=3)
     asked = [TEXTS[number] for number in (19, 0, 7, 7, 12)]
     store = open_stores(tmp_path)["plain"]
     got = np.concatenate(list(store.read([key(text) for text in asked], block=2)))
     np.testing.assert_array_equal(got, [vector(text, "plain") for text in asked])
+
+
+def test_a_damaged_shard_that_others_replace_is_removed(tmp_path: Path) -> None:
+    """Made again with another shard size it has another name; the damaged file must not be found for ever."""
+    embed(tmp_path, TEXTS, local(FakeEncoder(tmp_path / "log")))
+    _cut(sorted((tmp_path / "plain").glob("*.parquet"))[0])
+    embed(tmp_path, TEXTS, local(FakeEncoder(tmp_path / "log")), shard_size=1)
+    store = open_stores(tmp_path)["plain"]
+    assert len(store.damaged) == 1
+    store.remove_damaged()
+    assert open_stores(tmp_path)["plain"].damaged == []
+    assert_complete(tmp_path)
 
 
 def test_a_missing_vector_is_an_error(tmp_path: Path) -> None:
