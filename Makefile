@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint configs/constraints.txt
 CONFIG ?= configs/default.toml
 Q ?= When is the finally clause of a generator executed?
 ARGS ?=
@@ -19,10 +20,15 @@ help: ## List the commands
 install: $(VENV)/.installed ## Create .venv and install (repeatable: versions from configs/constraints.txt)
 
 $(VENV)/.installed: pyproject.toml configs/constraints.txt
-	@echo "installing into $(VENV): about 2 GB with a CPU build of torch, a few minutes"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name another with PYTHON=…")'
+	@echo "installing into $(VENV): about 2 GB with a CPU build of torch, a few minutes"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint configs/constraints.txt --editable '.[default,dev]'
+	@$(PIP_INSTALL) --editable '.[default]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "installing what tests and checks need"
+	@$(PIP_INSTALL) --editable '.[default,dev,ray]'
 	@touch $@
 
 index: install ## Build both indexes of the default corpus (CONFIG=…, ARGS=…)
@@ -31,26 +37,26 @@ index: install ## Build both indexes of the default corpus (CONFIG=…, ARGS=…
 query: install ## Ask both arms: make query Q="your question"
 	@$(BIN)/lastpage query $(ARGS) "$$Q"
 
-test: install ## Run all tests
+test: $(VENV)/.installed-dev ## Run all tests
 	$(BIN)/python -m pytest $(ARGS)
 
-check: install ## Lint, format, types and architecture rules
+check: $(VENV)/.installed-dev ## Lint, format, types and architecture rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: install ## Mend what ruff can mend
+format: $(VENV)/.installed-dev ## Mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench-encode: install ## Measure the encoder: ratios of paired runs (ARGS=--quick for a short run)
+bench-encode: $(VENV)/.installed-dev ## Measure the encoder: ratios of paired runs (ARGS=--quick for a short run)
 	$(BIN)/python tests/benchmarks/bench_encode.py $(ARGS)
 
-bench-embed: install ## Measure the embed stage beside its encoder (ARGS=--quick for a short run)
+bench-embed: $(VENV)/.installed-dev ## Measure the embed stage beside its encoder (ARGS=--quick for a short run)
 	$(BIN)/python -m tests.benchmarks.bench_embed $(ARGS)
 
-soak: install ## Edit, kill, damage and resume at random, 50 rounds (ARGS="--rounds 10 --seed 3")
+soak: $(VENV)/.installed-dev ## Edit, kill, damage and resume at random, 50 rounds (ARGS="--rounds 10 --seed 3")
 	$(BIN)/python -m tests.benchmarks.soak $(ARGS)
 
 clean: ## Remove .venv and caches (never runs/)
