@@ -24,6 +24,8 @@ _SKIPS_SHOWN = 10
 LATE = 2 / 3
 EARLY = 1 / 3
 
+_CONTROL = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+
 _STYLES = {
     MovementStatus.ENTERED: "bold green",
     MovementStatus.LEFT: "red",
@@ -36,6 +38,11 @@ _STYLES = {
 def print_json(value: Mapping[str, Any]) -> None:
     """Print strict JSON on standard output."""
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2))
+
+
+def shown(text: str) -> str:
+    """Make a user's text safe to print: a control character in an id could drive the terminal."""
+    return text.translate(_CONTROL)
 
 
 def console() -> Console:
@@ -132,7 +139,7 @@ def print_skips(
     for record in records[:_SKIPS_SHOWN]:
         name = record["doc_id"] or record["place"]
         detail = f": {record['detail']}" if record["detail"] else ""
-        out.print(f"  {name} ({record['place']}): {record['reason']}{detail}", markup=False)
+        out.print(shown(f"  {name} ({record['place']}): {record['reason']}{detail}"))
     total = sum(skipped.values())
     if total > _SKIPS_SHOWN:
         out.print(f"  … {total - _SKIPS_SHOWN:,} more; all with --json")
@@ -171,7 +178,7 @@ def size(n_bytes: int) -> str:
 def print_report(result: ABResult, run: Path, hint: str = "") -> None:
     """The A/B report: one row a document, the summary, and how to read it."""
     out = console()
-    out.print(Text.assemble(("query  ", "dim"), (result.query, "bold")))
+    out.print(Text.assemble(("query  ", "dim"), (shown(result.query), "bold")))
     out.print(Text(f"run    {run}, build {result.build_id}{hint}", style="dim"))
     if result.truncated:
         out.print(
@@ -199,7 +206,7 @@ def _ranking_table(result: ABResult) -> Table:
             _rank(document.other, result.depth),
             _rank(document.reference, result.depth),
             Text(_movement(document), style=_STYLES[document.status]),
-            document.doc_id,
+            shown(document.doc_id),
             _chunk(document),
             _answer_place(document),
             Text(_snippet(document), style="dim"),
@@ -239,7 +246,7 @@ def _answer_place(document: DocumentResult) -> str:
 
 
 def _snippet(document: DocumentResult) -> str:
-    text = " ".join(document.evidence.text.split()) if document.evidence else ""
+    text = shown(" ".join(document.evidence.text.split())) if document.evidence else ""
     return text if len(text) <= _SNIPPET else text[: _SNIPPET - 1] + "…"
 
 
@@ -253,7 +260,7 @@ def _summary(result: ABResult) -> list[str]:
         MovementStatus.LEFT: f"left the top {result.k}",
     }
     lines += [
-        f"{heading}: {document.doc_id}{_place_sentence(document)}"
+        f"{heading}: {shown(document.doc_id)}{_place_sentence(document)}"
         for status, heading in headings.items()
         for document in result.with_status(status)
     ]

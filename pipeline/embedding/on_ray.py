@@ -10,6 +10,7 @@ every node.
 from __future__ import annotations
 
 import importlib
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -134,6 +135,8 @@ def _import_ray() -> Any:
             f"embed.engine = 'ray' needs Ray Data, which is not installed ({error}); "
             "run `pip install 'lastpage[ray]'`, or set embed.engine = 'local'"
         ) from error
+    # It tells of its own plans and settings, in the middle of our progress.
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray
 
 

@@ -247,6 +247,15 @@ def test_pickles_are_never_opened(
     assert not marker.exists()
 
 
+def test_an_id_cannot_drive_the_terminal(lastpage: Command, tiny_settings: list[str]) -> None:
+    corpus = write_jsonl(Path("docs.jsonl"), [{"id": "a\x1b[2Jb\x07", "text": "the cat \x1b[31m sat"}])
+    assert lastpage("index", "--corpus", corpus, *tiny_settings).code == 0
+    out = lastpage("query", "cat").out
+    assert "a\ufffd[2Jb\ufffd" in out
+    assert "\x1b" not in out
+    assert lastpage("query", "--json", "cat").json["documents"][0]["doc_id"] == "a\x1b[2Jb\x07"
+
+
 IDS = [
     "../../escape",
     "/etc/passwd",
@@ -284,6 +293,27 @@ def test_help_has_an_example_and_the_exit_codes(lastpage: Command, command: str)
     assert outcome.code == 0
     assert f"lastpage {command}" in outcome.out
     assert "Exit codes: 0 done" in outcome.out
+
+
+def test_the_run_of_a_config_and_a_corpus_bears_both_names(
+    lastpage: Command, corpus: Path, tiny_settings: list[str]
+) -> None:
+    Path("small.toml").write_text('run = "runs/small"\n[query]\nk = 3\n', encoding="utf-8")
+    arguments = ["--config", "small.toml", "--corpus", corpus, "--json", *tiny_settings]
+    assert lastpage("chunk", *arguments).json["run"] == "runs/docs-small"
+    assert lastpage("chunk", *arguments, "--run", "runs/mine").json["run"] == "runs/mine"
+
+
+def test_a_full_disk_is_an_error_and_no_traceback(
+    lastpage: Command, corpus: Path, tiny_settings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "chunks.parquet")
+
+    monkeypatch.setattr("pipeline.chunking.table.write_chunks", full)
+    outcome = lastpage("index", "--corpus", corpus, *tiny_settings)
+    assert outcome.code == 1
+    assert "No space left on device: 'chunks.parquet'" in outcome.err
 
 
 def test_strict_json(lastpage: Command, corpus: Path, tiny_settings: list[str]) -> None:

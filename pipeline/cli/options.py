@@ -1,0 +1,112 @@
+"""The options that describe a run, and the configuration they make."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.config import Config, load_config
+from pipeline.errors import UsageError
+
+EPILOG = (
+    "Exit codes: 0 done; 1 data, model or index unusable; 2 wrong request; "
+    "3 done, but records were skipped (see --allow-skipped); 130 interrupted."
+)
+
+# In characters; names of files may have 255 bytes.
+_RUN_NAME = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What was given on the command line about a run."""
+
+    config_path: Path | None
+    corpus: str | None
+    model: str | None
+    run: str | None
+    settings: tuple[str, ...]
+    allow_skipped: bool
+    as_json: bool
+    quiet: bool
+
+    def config(self) -> Config:
+        """Lay the options over the configuration file, or over the defaults.
+
+        Raises:
+            UsageError: a key is unknown, a value does not fit, or the file cannot be read.
+        """
+        overrides: dict[str, Any] = dict(_setting(text) for text in self.settings)
+        named = {"corpus.source": self.corpus, "model.name": self.model, "run": self.run}
+        overrides.update({key: value for key, value in named.items() if value is not None})
+        if self.corpus is not None and "run" not in overrides:
+            overrides["run"] = f"runs/{_run_name(self.corpus, self.config_path)}"
+        return load_config(self.config_path, overrides)
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that describe a run; they reach it as one `RunOptions`."""
+
+    @wraps(command)
+    def with_options(*arguments: Any, **values: Any) -> Any:
+        own = {name: values.pop(name) for name in list(values) if name not in RunOptions.__slots__}
+        return command(*arguments, RunOptions(**values), **own)
+
+    decorated: Callable[..., Any] = with_options
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS = (
+    click.option(
+        "-c",
+        "--config",
+        "config_path",
+        type=click.Path(path_type=Path),
+        help="A TOML file; see configs/.",
+    ),
+    click.option(
+        "--corpus", help="JSONL or Parquet file, folder of .txt/.md/.html, `datasets` name, or python-docs."
+    ),
+    click.option("--model", help="Packaged model, local folder, or hub id."),
+    click.option(
+        "--run", help="The run directory.  [default: the config's; with --corpus, runs/<corpus>[-<config>]]"
+    ),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Any setting, e.g. chunk.max_tokens=256.",
+    ),
+    click.option("--allow-skipped", is_flag=True, help="Exit with 0 even if records were skipped."),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress bars."),
+)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set {text!r}: expected KEY=VALUE, such as chunk.max_tokens=256")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value
+
+
+def _run_name(corpus: str, config: Path | None) -> str:
+    """A folder name from a corpus and, if it is not the default, a configuration: their bare names."""
+    parts = [corpus.rstrip("/").rsplit("/", 1)[-1].split(".", 1)[0]]
+    if config is not None and config.stem != "default":
+        parts.append(config.stem)
+    name = "-".join(part for part in parts if part)
+    return re.sub(r"[^\w-]+", "-", name)[:_RUN_NAME].strip("-") or "corpus"
