@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pipeline.artifacts import RunLayout
+from pipeline.artifacts import RunLayout, read_json
 from tests.conftest import save_tiny_model, write_jsonl
 
 WORDS = ["the", "cat", "dog", "sat", "on", "mat", "answer", "is", "river", "blue", "late", "alpha", "beta"]
@@ -75,7 +75,7 @@ class Project:
 
     def damage(self) -> str | None:
         """Do to the run directory what a full disk or a dying machine does; return what was done."""
-        shards = sorted(self.layout.all_vectors.glob("*/*.parquet"))
+        shards = self._shards_in_use()
         if not shards:
             return None
         damages: dict[str, Callable[[Path], object]] = {
@@ -84,17 +84,27 @@ class Project:
             "shard lost": Path.unlink,
             "shard of another identity": lambda path: self._misplace(path, shards),
             "stray temporary": lambda path: path.with_name(f".tmp-soak-{path.name}").write_bytes(b"x"),
-            "stray temporary folder": lambda path: (path.parent / ".tmp-soak" / "a").mkdir(parents=True),
+            "stray temporary folder": lambda path: (path.parent / ".tmp-soak" / "a").mkdir(
+                parents=True, exist_ok=True
+            ),
             "chunk table cut": lambda _: _cut(self.layout.chunks, self.random),
         }
         name = self.random.choice(sorted(damages))
-        damages[name](self.random.choice(shards))
+        for shard in self.random.sample(shards, k=min(len(shards), self.random.randint(1, 8))):
+            damages[name](shard)
         return name
 
+    def _shards_in_use(self) -> list[Path]:
+        """Shards of the arms of the last run: what happens to older ones has no consequence."""
+        identities = (read_json(self.layout.identities) or {"arms": {}})["arms"].values()
+        folders = {self.layout.vectors(identity) for identity in identities}
+        return sorted(path for folder in folders for path in folder.glob("*.parquet"))
+
     def _misplace(self, path: Path, shards: list[Path]) -> None:
-        others = [other for other in shards if other.parent != path.parent]
+        """Put another arm's vectors of the same texts in the place of a shard, if there are any."""
+        others = [other for other in shards if other.parent != path.parent and other.name == path.name]
         if others:
-            shutil.copy(self.random.choice(others), path)
+            shutil.copy(others[0], path)
 
     def _add(self) -> None:
         if len(self.documents) < MOST_DOCUMENTS:
