@@ -7,7 +7,8 @@ PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constrai
 CONFIG ?= configs/default.toml
 Q ?= When is the finally clause of a generator executed?
 ARGS ?=
-export Q
+# As it was typed: a dollar sign in a question is no make variable.
+export QUESTION := $(value Q)
 
 .DEFAULT_GOAL := help
 .PHONY: help install index query test check format bench-encode bench-embed soak clean
@@ -35,7 +36,7 @@ index: install ## Build both indexes of the default corpus (CONFIG=…, ARGS=…
 	@$(BIN)/lastpage index --config $(CONFIG) $(ARGS)
 
 query: install ## Ask both arms: make query Q="your question"
-	@$(BIN)/lastpage query $(ARGS) "$$Q"
+	@$(BIN)/lastpage query $(ARGS) "$$QUESTION"
 
 test: $(VENV)/.installed-dev ## Run all tests
 	$(BIN)/python -m pytest $(ARGS)

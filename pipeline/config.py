@@ -92,7 +92,7 @@ class EmbedSettings(Settings):
     workers: int = Field(default=1, ge=1)
     device: str = "auto"
     tokens_per_batch: int = Field(default=8192, ge=1)
-    shard_size: int = Field(default=4096, ge=1)
+    shard_size: int = Field(default=256, ge=1)
 
 
 class IndexSettings(Settings):
@@ -143,6 +143,9 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Any] | None = 
             value does not fit.
     """
     values = _read_toml(path) if path is not None else {}
+    if any(key.startswith("arms.") for key in overrides or {}):
+        # An option changes one arm; it must not take the place of the arms that nobody mentioned.
+        values.setdefault("arms", {name: arm.model_dump() for name, arm in _default_arms().items()})
     for dotted, value in (overrides or {}).items():
         _set(values, dotted, value)
     where = str(path) if path is not None else "the options"

@@ -45,7 +45,7 @@ def rollback_command(build_id: str, run: str | None, as_json: bool) -> None:
     """Let an earlier build serve again. The next `lastpage index` builds what the config asks for.
 
     \b
-    lastpage rollback 20261130-091617-117401-6b3051a6
+    lastpage rollback BUILD_ID        (an id that `lastpage builds` lists)
     """
     from pipeline.cli import report
     from pipeline.housekeeping import roll_back

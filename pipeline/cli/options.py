@@ -48,7 +48,10 @@ class RunOptions:
         overrides.update({key: value for key, value in named.items() if value is not None})
         if self.corpus is not None and "run" not in overrides:
             overrides["run"] = f"runs/{_run_name(self.corpus, self.config_path)}"
-        return load_config(self.config_path, overrides)
+        config = load_config(self.config_path, overrides)
+        if self.config_path is None and "corpus.source" not in overrides:
+            _refuse_another_corpus(config)
+        return config
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,9 +106,25 @@ def _setting(text: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
+def _refuse_another_corpus(config: Config) -> None:
+    """Refuse to fill a run of another corpus with the built-in one, which nobody asked for."""
+    from pipeline.artifacts import RunLayout, read_json
+
+    held = read_json(RunLayout(Path(config.run)).config) or {}
+    source = held.get("corpus", {}).get("source", config.corpus.source)
+    if source != config.corpus.source:
+        raise UsageError(
+            f"run {config.run} holds the corpus {source!r}; name it again with --corpus (or with --config), "
+            f"since the default would put {config.corpus.source!r} in its place"
+        )
+
+
 def _run_name(corpus: str, config: Path | None) -> str:
-    """A folder name from a corpus and, if it is not the default, a configuration: their bare names."""
-    parts = [corpus.rstrip("/").rsplit("/", 1)[-1].split(".", 1)[0]]
+    """A folder name from a corpus and, if it is not the default, a configuration.
+
+    The ending stays in it, so that docs.jsonl and docs.parquet do not share a run.
+    """
+    parts = [corpus.rstrip("/").rsplit("/", 1)[-1]]
     if config is not None and config.stem != "default":
         parts.append(config.stem)
     name = "-".join(part for part in parts if part)

@@ -2,7 +2,7 @@
 
 One Ray task reads the chunk table and cuts it; each cut is a row of a streaming Dataset, and a pool of
 actors, each with its own encoder, embeds the rows and writes the shards. Ray restarts actors that die.
-Needs the extra `lastpage[ray]`. Start lastpage where `ray.init()` finds the cluster (`RAY_ADDRESS`);
+Needs the extra `.[ray]`. Start lastpage where `ray.init()` finds the cluster (`RAY_ADDRESS`);
 without one, Ray starts on this machine. The run directory has to be on the shared file system, lastpage on
 every node.
 """
@@ -133,7 +133,7 @@ def _import_ray() -> Any:
     except ImportError as error:
         raise UsageError(
             f"embed.engine = 'ray' needs Ray Data, which is not installed ({error}); "
-            "run `pip install 'lastpage[ray]'`, or set embed.engine = 'local'"
+            "run `pip install '.[ray]'`, or set embed.engine = 'local'"
         ) from error
     # It tells of its own plans and settings, in the middle of our progress.
     logging.getLogger("ray.data").setLevel(logging.ERROR)

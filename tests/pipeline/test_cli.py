@@ -46,13 +46,13 @@ def test_index_then_query_then_nothing_to_do(
     first = lastpage("index", "--corpus", corpus, *tiny_settings)
     assert first.code == 0, first.err
     assert "3 documents" in first.out
-    assert "run directory: runs/docs" in first.out
+    assert "run directory: runs/docs-jsonl" in first.out
     second = lastpage("index", "--corpus", corpus, *tiny_settings)
     assert second.code == 0
-    assert "nothing to do: runs/docs is up to date" in second.out
+    assert "nothing to do: runs/docs-jsonl is up to date" in second.out
     asked = lastpage("query", "where is the river?")
     assert asked.code == 0, asked.err
-    assert "run    runs/docs" in asked.out
+    assert "run    runs/docs-jsonl" in asked.out
     assert "only 3 documents in the index: fewer than k = 10" in asked.out
 
 
@@ -211,9 +211,9 @@ def test_the_newest_run_is_asked_by_default_and_named(lastpage: Command, tiny_se
     other = write_jsonl(Path("other.jsonl"), RECORDS[:2])
     assert lastpage("index", "--corpus", other, *tiny_settings).code == 0
     outcome = lastpage("query", "cat")
-    assert "run    runs/other" in outcome.out
+    assert "run    runs/other-jsonl" in outcome.out
     assert "the newest of 2 runs" in outcome.out
-    assert "run    runs/docs" in lastpage("query", "--run", "runs/docs", "cat").out
+    assert "run    runs/docs-jsonl" in lastpage("query", "--run", "runs/docs-jsonl", "cat").out
 
 
 @pytest.mark.usefixtures("indexed")
@@ -230,7 +230,7 @@ def test_pickles_are_never_opened(
             return (Path.touch, (marker,))
 
     bomb = pickle.dumps(Bomb())
-    build = next(Path("runs/docs/builds").iterdir())
+    build = next(Path("runs/docs-jsonl/builds").iterdir())
     (build / "index.pkl").write_bytes(bomb)
     assert lastpage("query", "cat").code == 0
     for path in [*build.glob("*.faiss"), *build.glob("*.parquet"), build / "manifest.json"]:
@@ -239,9 +239,9 @@ def test_pickles_are_never_opened(
         path.write_bytes(bomb)
         assert lastpage("query", "cat").code in (1, 2)
         path.write_bytes(kept)
-    for path in Path("runs/docs").glob("*/*.parquet"):
+    for path in Path("runs/docs-jsonl").glob("*/*.parquet"):
         path.write_bytes(bomb)
-    for path in Path("runs/docs/vectors").glob("*/*.parquet"):
+    for path in Path("runs/docs-jsonl/vectors").glob("*/*.parquet"):
         path.write_bytes(bomb)
     assert lastpage("index", "--corpus", corpus, *tiny_settings).code in (0, 1)
     assert not marker.exists()
@@ -300,8 +300,25 @@ def test_the_run_of_a_config_and_a_corpus_bears_both_names(
 ) -> None:
     Path("small.toml").write_text('run = "runs/small"\n[query]\nk = 3\n', encoding="utf-8")
     arguments = ["--config", "small.toml", "--corpus", corpus, "--json", *tiny_settings]
-    assert lastpage("chunk", *arguments).json["run"] == "runs/docs-small"
+    assert lastpage("chunk", *arguments).json["run"] == "runs/docs-jsonl-small"
     assert lastpage("chunk", *arguments, "--run", "runs/mine").json["run"] == "runs/mine"
+
+
+def test_an_option_for_one_arm_leaves_the_other(lastpage: Command, corpus: Path, tiny_model: Path) -> None:
+    options = ["--model", tiny_model, "--set", "model.max_length=64", "--quiet"]
+    options += ["--set", "arms.calibrated.basket_size=4"]
+    assert lastpage("index", "--corpus", corpus, *options).code == 0
+    result = lastpage("query", "--json", "cat").json
+    assert (result["reference_arm"], result["other_arm"]) == ("plain", "calibrated")
+
+
+def test_a_run_is_not_filled_with_a_corpus_that_nobody_named(
+    lastpage: Command, corpus: Path, tiny_settings: list[str]
+) -> None:
+    assert lastpage("chunk", "--corpus", corpus, "--run", "runs/mine", *tiny_settings).code == 0
+    refused = lastpage("chunk", "--run", "runs/mine", *tiny_settings)
+    assert refused.code == 2
+    assert "holds the corpus 'docs.jsonl'; name it again with --corpus" in refused.err
 
 
 def test_a_full_disk_is_an_error_and_no_traceback(
