@@ -102,7 +102,7 @@ def test_without_ray_the_error_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"pip install 'lastpage\[ray\]'"):
+    with pytest.raises(UsageError, match=r"pip install '.\[ray\]'"):
         embed(tmp_path, TEXTS, on_ray(FakeEncoder(tmp_path / "log")))
 
 
