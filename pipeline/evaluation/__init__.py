@@ -1,0 +1,1 @@
+"""Retrieval measured by answer position: data sets, metrics, statistics, sweeps."""
