@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,13 @@ _SENTENCES_JOINED = 2
 Span = tuple[int, int]
 
 
+class EvidenceSource(StrEnum):
+    """Who says where the answer stands."""
+
+    ESTIMATE = "estimate"
+    GOLD = "gold"
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The part of a chunk that answers the query best.
@@ -35,6 +43,8 @@ class Evidence:
         text: the part itself.
         score: similarity to the query, as ranked.
         position_in_chunk, position_in_document: where its middle stands, 0 is the beginning, 1 the end.
+        confidence: by how much it beats the best window elsewhere in the chunk; None where there is none.
+        source: an estimate, or a gold span from the query file.
     """
 
     start: int
@@ -43,6 +53,8 @@ class Evidence:
     score: float
     position_in_chunk: float
     position_in_document: float
+    confidence: float | None = None
+    source: EvidenceSource = EvidenceSource.ESTIMATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from indexes import MovementStatus
 from pipeline.ab.evidence import Evidence
+from pipeline.ab.verdict import Explanation, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class DocumentResult:
         status: how it moved from the reference arm to the other one.
         reference, other: its place in either arm; None below the depth that was looked at.
         evidence: where the answer seems to stand, in the best chunk of the arm that ranks it higher.
+        explanation: why it moved; None for a document that did not move, or where nobody asked.
     """
 
     doc_id: str
@@ -46,6 +48,7 @@ class DocumentResult:
     reference: Hit | None
     other: Hit | None
     evidence: Evidence | None
+    explanation: Explanation | None = None
 
     @property
     def rank_change(self) -> int | None:
@@ -70,6 +73,7 @@ class ABResult:
         documents: the other arm's top k in its order, then those that only the reference has.
         jaccard: share of the two top k's documents that both have.
         rbo: rank-biased overlap of the two top k's (p = 0.9).
+        kendall_tau: tau-b over the union of the two top k's; None where undefined.
         seconds: wall time by step.
     """
 
@@ -85,7 +89,16 @@ class ABResult:
     documents: tuple[DocumentResult, ...]
     jaccard: float
     rbo: float
+    kendall_tau: float | None
     seconds: dict[str, float]
+
+    def with_verdict(self, verdict: Verdict) -> list[DocumentResult]:
+        """The documents that moved for one reason."""
+        return [
+            document
+            for document in self.documents
+            if document.explanation is not None and document.explanation.verdict is verdict
+        ]
 
     def with_status(self, status: MovementStatus) -> list[DocumentResult]:
         """The documents that moved in one way."""
@@ -97,3 +110,53 @@ class ABResult:
         for plain, document in zip(value["documents"], self.documents, strict=True):
             plain["rank_change"] = document.rank_change
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class ArmsResult:
+    """One query asked in several arms: a comparison with the reference for each other arm.
+
+    Attributes:
+        comparisons: one for each other arm, in the build's order; all of one build and one query.
+    """
+
+    comparisons: tuple[ABResult, ...]
+
+    def against(self, arm: str) -> ABResult:
+        """The comparison of the reference with one arm.
+
+        Raises:
+            KeyError: that arm was not asked.
+        """
+        return {result.other_arm: result for result in self.comparisons}[arm]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedHit:
+    """A document found by one arm alone, with the chunk that put it there."""
+
+    doc_id: str
+    title: str
+    doc_chars: int
+    hit: Hit
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """The answer of one arm: production search without comparison.
+
+    Attributes:
+        documents: at most k, best first.
+        seconds: wall time by step.
+    """
+
+    query: str
+    n_tokens: int
+    truncated: bool
+    build_id: str
+    arm: str
+    k: int
+    n_documents: int
+    documents: tuple[RankedHit, ...]
+    seconds: dict[str, float]

@@ -21,6 +21,7 @@ from indexes import (
     Ranking,
     compare_rankings,
     jaccard,
+    kendall_tau,
     open_build,
     rank_biased_overlap,
     rank_documents,
@@ -121,6 +122,7 @@ class ABSearcher:
             documents=self._documents(movements, rows, evidence),
             jaccard=jaccard(_ids(rankings[reference]), _ids(rankings[other]), k),
             rbo=rank_biased_overlap(_ids(rankings[reference], k), _ids(rankings[other], k)),
+            kendall_tau=kendall_tau(_ids(rankings[reference], k), _ids(rankings[other], k)),
             seconds=seconds,
         )
 
