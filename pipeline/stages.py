@@ -7,18 +7,16 @@ fingerprint of everything that decided it. Same fingerprint, nothing to do.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any
 
 from pipeline.artifacts import (
     BuildFiles,
     RunLayout,
-    file_digest,
     fingerprint,
     link_or_copy,
     read_json,
@@ -37,17 +35,13 @@ from pipeline.embedding import (
     ShardFolder,
     ShardStore,
     carry_out,
-    embedding_identity,
 )
-from pipeline.embedding.loading import load_encoder, load_in_worker, load_on_node
-from pipeline.errors import UsageError
+from pipeline.embedding.loading import load_in_worker, load_on_node
 from pipeline.plan import ReembedPlan, compare_chunks
+from pipeline.reporting import Reporter, SilentReporter, ticking
+from pipeline.run_model import RunModel
+from pipeline.table_artifact import TableArtifact
 from pipeline.tables import read_rows
-
-if TYPE_CHECKING:
-    from pipeline.encoders import Encoder
-
-T = TypeVar("T")
 
 
 class Stage(StrEnum):
@@ -78,27 +72,6 @@ class StageResult:
     notes: tuple[str, ...] = ()
 
 
-class Reporter(Protocol):
-    """Where progress goes."""
-
-    def task(self, label: str, total: int | None, unit: str) -> AbstractContextManager[Callable[[int], None]]:
-        """Open a progress display; the callable advances it by some units."""
-
-    def say(self, sentence: str) -> None:
-        """Show a sentence before long work begins."""
-
-
-class SilentReporter:
-    """Shows nothing."""
-
-    def task(self, label: str, total: int | None, unit: str) -> AbstractContextManager[Callable[[int], None]]:  # noqa: ARG002
-        """Ignore progress."""
-        return nullcontext(lambda _: None)
-
-    def say(self, sentence: str) -> None:
-        """Ignore the sentence."""
-
-
 class Run:
     """One run directory and the configuration that it is to hold.
 
@@ -113,6 +86,9 @@ class Run:
         self.layout = layout or RunLayout(Path(config.run))
         self.plan: ReembedPlan | None = None
         self._reporter = reporter or SilentReporter()
+        self._model = RunModel(config, self._reporter)
+        self._documents = TableArtifact(self.layout.documents, self.layout.documents_manifest)
+        self._chunks = TableArtifact(self.layout.chunks, self.layout.chunks_manifest)
 
     def upto(self, last: Stage) -> list[StageResult]:
         """Run what is missing, up to and including `last`.
@@ -170,7 +146,7 @@ class Run:
                 link_or_copy(source, target)
 
     def _announce(self) -> None:
-        write_json(self.layout.identities, {"arms": self._identities()})
+        write_json(self.layout.identities, {"arms": self._model.identities()})
         self.plan = self._make_plan(self.layout.chunks)
         if self.plan:
             self._reporter.say(self.plan.sentence())
@@ -193,42 +169,17 @@ class Run:
                 rate = result.figures["tokens"] / result.seconds
                 write_json(self.layout.embed_record, {"tokens_per_second": rate})
 
-    # -- model ---------------------------------------------------------------------------------------
-
-    @cached_property
-    def _model_folder(self) -> Path:
-        from pipeline.encoders.model_files import find_model
-
-        return find_model(self.config.model.name, self.config.model.revision)
-
-    @cached_property
-    def _model_fingerprint(self) -> str:
-        from pipeline.encoders.model_files import model_fingerprint
-
-        return model_fingerprint(self._model_folder)
-
-    @cached_property
-    def _encoder(self) -> Encoder:
-        self._reporter.say(f"loading model {self.config.model.name}")
-        return load_encoder(self.config, self._model_folder)
-
-    def _identities(self) -> dict[str, str]:
-        return {
-            name: embedding_identity(self._model_fingerprint, self.config.model, arm)
-            for name, arm in self.config.arms.items()
-        }
-
     # -- corpus --------------------------------------------------------------------------------------
 
     def _corpus(self) -> StageResult:
         started = time.monotonic()
         corpus = open_corpus(self.config.corpus)
         wanted = corpus.fingerprint()
-        if known := self._known(self.layout.documents_manifest, wanted, self.layout.documents):
+        if known := self._documents.figures_if_made_from(wanted):
             return _unchanged(Stage.CORPUS, started, known)
-        self.layout.documents_manifest.unlink(missing_ok=True)
+        self._documents.forget()
         with self._reporter.task("reading documents", None, "documents") as advance:
-            summary = write_documents(_ticking(corpus.read(), advance), self.layout.documents)
+            summary = write_documents(ticking(corpus.read(), advance), self.layout.documents)
         figures = {
             "source": corpus.describe(),
             "documents": summary.n_documents,
@@ -236,43 +187,43 @@ class Run:
             "skipped": {str(reason): count for reason, count in summary.skip_counts.items()},
             "skipped_records": [skipped.as_json() for skipped in summary.skipped],
         }
-        self._remember(self.layout.documents_manifest, wanted, self.layout.documents, figures)
+        self._documents.remember(wanted, figures)
         return StageResult(Stage.CORPUS, True, time.monotonic() - started, figures)
 
     # -- chunks --------------------------------------------------------------------------------------
 
     def _chunk(self) -> StageResult:
         started = time.monotonic()
-        documents = self._manifest_of(self.layout.documents_manifest)
+        documents = self._documents.record
         wanted = fingerprint(
             {
                 "documents": documents["sha256"],
                 "settings": self.config.chunk.model_dump(mode="json"),
-                "model": self._model_fingerprint,
+                "model": self._model.fingerprint,
                 "max_length": self.config.model.max_length,
                 "prompt": self.config.model.document_prompt,
             }
         )
-        if known := self._known(self.layout.chunks_manifest, wanted, self.layout.chunks):
+        if known := self._chunks.figures_if_made_from(wanted):
             return StageResult(Stage.CHUNK, False, time.monotonic() - started, known, _context_notes(known))
         figures = self._write_chunks(documents["figures"]["documents"])
-        self._remember(self.layout.chunks_manifest, wanted, self.layout.chunks, figures)
+        self._chunks.remember(wanted, figures)
         return StageResult(Stage.CHUNK, True, time.monotonic() - started, figures, _context_notes(figures))
 
     def _write_chunks(self, n_documents: int) -> dict[str, Any]:
         from pipeline.chunking import Chunker
         from pipeline.chunking.table import write_chunks
 
-        encoder = self._encoder
+        encoder = self._model.encoder
         chunker = Chunker(
             encoder.tokenizer,
             self.config.chunk,
             max_length=encoder.max_length,
             prompt=encoder.document_prompt,
         )
-        self.layout.chunks_manifest.unlink(missing_ok=True)
+        self._chunks.forget()
         with self._reporter.task("cutting chunks", n_documents, "documents") as advance:
-            documents = _ticking(read_documents(self.layout.documents), advance)
+            documents = ticking(read_documents(self.layout.documents), advance)
             summary = write_chunks(documents, chunker, self.layout.chunks)
         return {
             "documents": summary.n_documents,
@@ -290,7 +241,7 @@ class Run:
     def _stores(self) -> dict[str, ShardStore]:
         return {
             name: ShardStore(self.layout.vectors(identity), identity)
-            for name, identity in self._identities().items()
+            for name, identity in self._model.identities().items()
         }
 
     def _embed(self) -> StageResult:
@@ -315,7 +266,7 @@ class Run:
         return StageResult(Stage.EMBED, bool(plan), time.monotonic() - started, figures, notes)
 
     def _carry_out(self, plan: EmbedPlan, stores: Mapping[str, ShardStore]) -> dict[str, Any]:
-        self._refuse_impossible_index(self._encoder.dimension)
+        self._refuse_impossible_index(self._model.encoder.dimension)
         shard_size = plan.shard_size(self.config.embed.shard_size, self.config.embed.workers)
         tasks = PendingTasks(self.layout.chunks.absolute(), stores, shard_size)
         engine = self._engine(plan.n_shards(shard_size), {arm: store.shards for arm, store in stores.items()})
@@ -328,16 +279,16 @@ class Run:
         }
 
     def _engine(self, n_shards: int, folders: Mapping[str, ShardFolder]) -> Engine:
-        settings, model = self.config.embed, self._model_folder.absolute()
+        settings, model = self.config.embed, self._model.folder.absolute()
         workers = min(settings.workers, n_shards)
         if settings.engine == "local" and workers == 1:
-            return LocalEngine(self._encoder, folders)
+            return LocalEngine(self._model.encoder, folders)
         # The workers load encoders of their own; this one would only take up memory meanwhile.
-        del self._encoder
+        self._model.release()
         if settings.engine == "ray":
             from pipeline.embedding.on_ray import RayEngine
 
-            load = partial(load_on_node, self.config, model, self._model_fingerprint)
+            load = partial(load_on_node, self.config, model, self._model.fingerprint)
             return RayEngine(load, folders, workers, settings.device)
         from pipeline.embedding.workers import WorkersEngine
 
@@ -348,7 +299,7 @@ class Run:
         from indexes import check_factory, resolve_spec
         from pipeline.indexing import index_spec
 
-        n_rows = self._manifest_of(self.layout.chunks_manifest)["figures"]["chunks"]
+        n_rows = self._chunks.figures["chunks"]
         check_factory(
             resolve_spec(index_spec(self.config.index), n_rows=n_rows, dim=dimension).spec, dimension
         )
@@ -359,11 +310,11 @@ class Run:
         from pipeline.indexing import IndexInputs, current_build, publish_build
 
         started = time.monotonic()
-        chunks = self._manifest_of(self.layout.chunks_manifest)
+        chunks = self._chunks.record
         wanted = fingerprint(
             {
                 "chunks": chunks["sha256"],
-                "arms": self._identities(),
+                "arms": self._model.identities(),
                 "index": self.config.index.model_dump(mode="json"),
             }
         )
@@ -375,7 +326,7 @@ class Run:
         inputs = IndexInputs(
             self.layout.chunks, self.layout.documents, stores, self.config.index, self._build_manifest(wanted)
         )
-        dim = next(store.dimension for store in stores.values()) or self._encoder.dimension
+        dim = next(store.dimension for store in stores.values()) or self._model.encoder.dimension
         with self._reporter.task("indexing", n_rows * len(stores), "rows") as advance:
             build, note = publish_build(self.layout.root, inputs, n_rows=n_rows, dim=dim, progress=advance)
         figures = {"build": build.build_id, "rows": n_rows, "dimension": dim}
@@ -385,42 +336,13 @@ class Run:
         return {
             "fingerprint": wanted,
             "model": self.config.model.model_dump(mode="json"),
-            "model_folder": str(self._model_folder),
-            "model_fingerprint": self._model_fingerprint,
+            "model_folder": str(self._model.folder),
+            "model_fingerprint": self._model.fingerprint,
             "arms": {name: arm.model_dump(mode="json") for name, arm in self.config.arms.items()},
-            "identities": self._identities(),
-            "documents": self._manifest_of(self.layout.documents_manifest)["figures"]["documents"],
-            "source": self._manifest_of(self.layout.documents_manifest)["figures"]["source"],
+            "identities": self._model.identities(),
+            "documents": self._documents.figures["documents"],
+            "source": self._documents.figures["source"],
         }
-
-    # -- manifests -----------------------------------------------------------------------------------
-
-    def _known(self, manifest: Path, wanted: str, table: Path) -> dict[str, Any] | None:
-        """The figures of an artefact that is there and was made as wanted."""
-        known = read_json(manifest)
-        if known is None or known.get("fingerprint") != wanted or not table.is_file():
-            return None
-        if table.stat().st_size != known.get("bytes"):
-            return None
-        figures: dict[str, Any] = known["figures"]
-        return figures
-
-    def _remember(self, manifest: Path, made_from: str, table: Path, figures: Mapping[str, Any]) -> None:
-        write_json(
-            manifest,
-            {
-                "fingerprint": made_from,
-                "bytes": table.stat().st_size,
-                "sha256": file_digest(table),
-                "figures": dict(figures),
-            },
-        )
-
-    def _manifest_of(self, manifest: Path) -> dict[str, Any]:
-        known = read_json(manifest)
-        if known is None:
-            raise UsageError(f"{manifest}: not there yet; run `lastpage index`")
-        return known
 
 
 def _unchanged(stage: Stage, started: float, figures: Mapping[str, Any]) -> StageResult:
@@ -435,9 +357,3 @@ def _context_notes(figures: Mapping[str, Any]) -> tuple[str, ...]:
         f"the context of {n_cut:,} of {figures['chunks']:,} chunks was cut at a word, to half of the "
         f"{figures['max_tokens']} tokens of a chunk; raise chunk.max_tokens, or lower chunk.context",
     )
-
-
-def _ticking(items: Iterable[T], advance: Callable[[int], None]) -> Iterator[T]:
-    for item in items:
-        yield item
-        advance(1)
