@@ -118,14 +118,22 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def run_lock(layout: RunLayout) -> Iterator[None]:
     """Hold the lock of a run directory; one process at a time writes there. Leftovers of killed ones go.
 
+    A directory that was made for work which then failed before it wrote anything is removed again.
+
     Raises:
         DataError: another process holds it.
     """
+    is_new = not layout.root.exists()
     layout.root.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(layout.lock, timeout=0):
             _remove_temporaries(layout.root)
-            yield
+            try:
+                yield
+            except BaseException:
+                if is_new:
+                    _remove_if_bare(layout)
+                raise
     except Timeout:
         raise DataError(
             f"{layout.root}: another lastpage process is writing here; wait for it to end"
@@ -137,6 +145,13 @@ def scratch_layout(layout: RunLayout) -> Iterator[RunLayout]:
     """Yield a run layout of its own, inside the run directory, that is gone afterwards."""
     with TemporaryDirectory(dir=layout.root, prefix=_TEMPORARY) as folder:
         yield RunLayout(Path(folder))
+
+
+def _remove_if_bare(layout: RunLayout) -> None:
+    """Remove a run directory that holds no file but its lock; `FileLock` notices a lock file that is gone."""
+    if any(path.is_file() and path != layout.lock for path in layout.root.rglob("*")):
+        return
+    shutil.rmtree(layout.root)
 
 
 def _remove_temporaries(folder: Path) -> None:

@@ -51,7 +51,10 @@ class ReembedPlan:
         changes = ", ".join(f"{count:,} {name}" for name, count in asdict(self.changes).items())
         if not self.missing:
             return f"plan: chunks {changes}; nothing to embed"
-        work = ", ".join(f"{count:,} texts in {' and '.join(arms)}" for arms, count in self.missing.items())
+        work = ", ".join(
+            f"{count:,} text{'' if count == 1 else 's'} in {' and '.join(arms)}"
+            for arms, count in self.missing.items()
+        )
         estimate = f", about {duration(self.seconds)}" if self.seconds is not None else ""
         return f"plan: chunks {changes}; to embed: {work} ({self.tokens:,} tokens{estimate})"
 

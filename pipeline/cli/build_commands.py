@@ -26,7 +26,7 @@ def builds_command(run: str | None, as_json: bool) -> None:
     lastpage builds
     lastpage builds --run runs/notes --json
     """
-    from pipeline.cli import report
+    from pipeline.cli import report, run_report
     from pipeline.housekeeping import list_builds
 
     folder, hint = find_run(run)
@@ -34,7 +34,7 @@ def builds_command(run: str | None, as_json: bool) -> None:
     if as_json:
         report.print_json({"run": str(folder), "builds": [asdict(build) for build in builds]})
     else:
-        report.print_builds(folder, builds, hint)
+        run_report.print_builds(folder, builds, hint)
 
 
 @click.command("rollback", epilog=_EPILOG)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.cli.report import console, print_skips
+from pipeline.cli.report import console
+from pipeline.cli.run_report import print_skips
 from pipeline.inspection import Inspection
 from pipeline.lengths import Bar, Lengths
 from pipeline.plan import duration

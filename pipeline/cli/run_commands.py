@@ -115,7 +115,7 @@ def _print_plan(options: RunOptions) -> None:
 
 
 def _run_stages(ctx: click.Context, last: str, options: RunOptions) -> None:
-    from pipeline.cli import report
+    from pipeline.cli import report, run_report
     from pipeline.cli.progress import RichReporter
     from pipeline.stages import Run, Stage
 
@@ -123,8 +123,8 @@ def _run_stages(ctx: click.Context, last: str, options: RunOptions) -> None:
     run = Run(config, RichReporter(quiet=options.quiet))
     results = run.upto(Stage(last))
     if options.as_json:
-        report.print_json(report.run_as_json(Path(config.run), results, run.plan))
+        report.print_json(run_report.run_as_json(Path(config.run), results, run.plan))
     else:
-        report.print_run(Path(config.run), results)
+        run_report.print_run(Path(config.run), results)
     if any(result.figures.get("skipped") for result in results) and not options.allow_skipped:
         ctx.exit(EXIT_SKIPPED)

@@ -53,6 +53,27 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
         assert kept.exists()
 
 
+def test_work_that_failed_before_it_wrote_leaves_no_directory(tmp_path: Path) -> None:
+    layout = RunLayout(tmp_path / "typing-error")
+    with pytest.raises(RuntimeError), run_lock(layout):
+        layout.documents.parent.mkdir()
+        raise RuntimeError
+    assert not layout.root.exists()
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_work_that_failed_later_keeps_what_it_wrote(tmp_path: Path, was_there: bool) -> None:
+    layout = RunLayout(tmp_path / "run")
+    if was_there:
+        layout.root.mkdir()
+    with pytest.raises(RuntimeError), run_lock(layout):
+        if not was_there:
+            write_json(layout.config, {})
+        raise RuntimeError
+    assert layout.root.is_dir()
+    assert layout.config.exists() is not was_there
+
+
 def test_a_scratch_layout_leaves_nothing(tmp_path: Path) -> None:
     with scratch_layout(RunLayout(tmp_path)) as scratch:
         write_json(scratch.documents_manifest, {})

@@ -50,10 +50,18 @@ def test_index_then_query_then_nothing_to_do(
     second = lastpage("index", "--corpus", corpus, *tiny_settings)
     assert second.code == 0
     assert "nothing to do: runs/docs-jsonl is up to date" in second.out
+    assert 'next: lastpage query "your question"' in second.out
     asked = lastpage("query", "where is the river?")
     assert asked.code == 0, asked.err
     assert "run    runs/docs-jsonl" in asked.out
     assert "only 3 documents in the index: fewer than k = 10" in asked.out
+
+
+def test_the_hint_names_a_run_that_is_not_the_default(
+    lastpage: Command, corpus: Path, tiny_settings: list[str]
+) -> None:
+    outcome = lastpage("index", "--corpus", corpus, "--run", "else where/run", *tiny_settings)
+    assert "next: lastpage query --run 'else where/run' \"your question\"" in outcome.out
 
 
 def test_json_for_machines(lastpage: Command, corpus: Path, tiny_settings: list[str]) -> None:

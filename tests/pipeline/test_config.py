@@ -91,3 +91,13 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
     path.write_text("\ufeff[chunk]\nmax_tokens = 100\noverlap_tokens = 3\n", encoding="utf-8")
     config = load_config(path, {"chunk.max_tokens": 50})
     assert (config.chunk.max_tokens, config.chunk.overlap_tokens) == (50, 3)
+
+
+def test_a_typing_error_in_an_arm_makes_no_further_arm() -> None:
+    with pytest.raises(UsageError, match="did you mean 'calibrated'"):
+        load_config(None, {"arms.calibratd.strength": 0.7})
+
+
+def test_options_may_add_arms_that_differ_in_a_number() -> None:
+    config = load_config(None, {"arms.strong-1.strength": 0.7, "arms.strong-2.strength": 0.9})
+    assert list(config.arms) == ["plain", "calibrated", "strong-1", "strong-2"]
