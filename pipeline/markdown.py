@@ -24,11 +24,12 @@ _FRONT_MATTER = re.compile(r"---[ \t\r]*\n(?=[\w-]+:)(?:[^\n]*\n)*?---[ \t\r]*$"
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading; `start` is the place of its first `#`, or of its text if it is underlined."""
+    """A heading; `start` is the place of its first `#`, or of its text if it is underlined; `end` its last."""
 
     level: int
     text: str
     start: int
+    end: int
 
 
 def headings(text: str) -> Iterator[Heading]:
@@ -52,10 +53,11 @@ def _fence_after(line: re.Match[str], fence: str) -> str:
 def _heading(line: re.Match[str]) -> Heading | None:
     if line["hashes"]:
         words = _without_closing_hashes(line["words"].strip())
-        return Heading(len(line["hashes"]), words, line.start("hashes")) if words else None
+        return Heading(len(line["hashes"]), words, line.start("hashes"), line.end()) if words else None
     if not _follows_blank_line(line.string, line.start()):
         return None
-    return Heading(1 if line["under"][0] == "=" else 2, line["alone"].strip(), line.start("alone"))
+    level = 1 if line["under"][0] == "=" else 2
+    return Heading(level, line["alone"].strip(), line.start("alone"), line.end())
 
 
 def _without_closing_hashes(words: str) -> str:

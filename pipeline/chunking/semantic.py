@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
 from pipeline.chunking.context import Contexts
+from pipeline.chunking.headings import headings_joined
 from pipeline.chunking.meter import Budget, TokenMeter
 from pipeline.chunking.spans import Piece, Span, tidy
 from pipeline.records import embedded_text
@@ -60,14 +61,18 @@ class SemanticSplitter:
             pairs = [(texts[index], contexts[index]) for index in chosen]
             measured = self._measured(pairs, capacity)
             for index, pair, pieces in zip(chosen, pairs, measured, strict=True):
-                found[index] = self._fitting(*pair, pieces, capacity)
+                fitting = self._fitting(*pair, pieces, capacity)
+                found[index] = self._with_headings(*pair, fitting, capacity)
         return [found[index] for index in range(len(texts))]
 
     def _capacity(self, n_context: int) -> int:
         """What a context of so many tokens leaves, rounded down; the whole budget without one."""
         room = self._budget.max_tokens - n_context
+        return self._rounded(room) if n_context else room
+
+    def _rounded(self, capacity: int) -> int:
         step = max(1, self._budget.max_tokens // _STEPS)
-        return max(1, room - room % step) if n_context else room
+        return max(1, capacity - capacity % step)
 
     def _fitting(self, text: str, contexts: Contexts, pieces: list[Piece], capacity: int) -> list[Piece]:
         """Split again, smaller, while a piece is too long as embedded (prompt and context may add to it)."""
@@ -81,6 +86,38 @@ class SemanticSplitter:
             capacity = max(1, capacity - (worst.n_tokens - self._budget.limit))
             pieces = self._measured([(text, contexts)], capacity)[0]
         return pieces
+
+    def _with_headings(
+        self, text: str, contexts: Contexts, pieces: list[Piece], capacity: int
+    ) -> list[Piece]:
+        """Move headings from the ends of pieces to what they head."""
+        spans = [Span(piece.start, piece.end) for piece in pieces]
+        joined = headings_joined(text, spans, partial(self._shortened, text, contexts, capacity))
+        return pieces if joined == spans else self._counted(text, contexts, joined)
+
+    def _shortened(
+        self, text: str, contexts: Contexts, capacity: int, span: Span, floor: int
+    ) -> tuple[Span, list[Span]] | None:
+        """Cut what stands in `span` from `floor` on, so that the first part fits with all before it."""
+        capacity -= self._meter.count_own(text[span.start : floor])
+        parts = [span]
+        while (excess := self._excess(text, contexts, parts)) > 0:
+            if capacity < 1:
+                return None
+            cut = self._spans([text[floor : span.end]], self._rounded(capacity))[0]
+            parts = [Span(floor + start, floor + end) for start, end in cut]
+            parts[0] = Span(span.start, parts[0].end)
+            capacity = self._rounded(capacity) - excess
+        return parts[0], parts[1:]
+
+    def _excess(self, text: str, contexts: Contexts, spans: Sequence[Span]) -> int:
+        longest = max(piece.n_tokens for piece in self._counted(text, contexts, spans))
+        return longest - self._budget.limit
+
+    def _counted(self, text: str, contexts: Contexts, spans: Sequence[Span]) -> list[Piece]:
+        parts = [embedded_text(contexts.before(span).text, text[span.start : span.end]) for span in spans]
+        counts = self._meter.count(parts)
+        return [Piece(*span, n_tokens) for span, n_tokens in zip(spans, counts, strict=True)]
 
     def _measured(self, pairs: Sequence[tuple[str, Contexts]], capacity: int) -> list[list[Piece]]:
         spans = self._spans([text for text, _ in pairs], capacity)

@@ -101,6 +101,52 @@ def test_a_text_longer_than_a_window_is_covered_too(
     assert_sound(text, chunks, tokenizer, 6)
 
 
+headed_text = st.lists(
+    st.sampled_from(
+        ["# The cat", "## A dog", "Late\n----", "the cat sat on the mat.", "blue river", "hello " * 9]
+    ),
+    max_size=12,
+).map("\n\n".join)
+
+
+@every_tokenizer
+@pytest.mark.parametrize("strategy", ["sentences", "markdown"])
+@given(text=headed_text, max_tokens=st.integers(6, 20), overlap=st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_headed_texts_are_covered_too(
+    text: str, max_tokens: int, overlap: int, strategy: str, tokenizer: Tokenizer
+) -> None:
+    values: dict[str, Any] = {"strategy": strategy, "max_tokens": max_tokens, "overlap_tokens": overlap}
+
+    assert_sound(text, chunk(text, tokenizer, **values), tokenizer, max_tokens)
+
+
+@pytest.mark.parametrize("strategy", ["sentences", "markdown"])
+@pytest.mark.parametrize("heading", ["# The cat", "The cat\n-------", "# Late\n\n## The cat"])
+def test_a_heading_stays_with_what_it_heads(strategy: str, heading: str) -> None:
+    # The paragraph alone fills the budget of 12 tokens, so that the splitter leaves the heading alone.
+    before, body = "hello world is late.", "the river is blue and the mat is the answer."
+    text = f"{before}\n\n{heading}\n\n{body}"
+
+    chunks = chunk(text, wordpiece(), strategy=strategy, max_tokens=12)
+
+    assert chunks[0].text == before
+    assert chunks[1].text.startswith(f"{heading}\n\nthe river")
+    assert chunks[-1].end == len(text)
+
+
+def test_a_heading_at_the_end_of_a_text_stays_there() -> None:
+    text = "the cat sat on the mat.\n\n# Late"
+    texts = [part.text for part in chunk(text, wordpiece(), strategy="sentences", max_tokens=8)]
+    assert "".join(texts).endswith("# Late")
+
+
+def test_a_heading_that_leaves_no_room_is_kept_as_it_was() -> None:
+    text = "# the cat sat on the mat\n\nincomprehensibility"
+    texts = [part.text for part in chunk(text, wordpiece(), strategy="sentences", max_tokens=9)]
+    assert "".join(texts).replace("\n", "").replace(" ", "") == text.replace("\n", "").replace(" ", "")
+
+
 def test_windows_change_nothing_about_ordinary_text() -> None:
     text = " ".join(f"The cat sat on mat {i}." for i in range(300))
     meter = TokenMeter(wordpiece())

@@ -33,7 +33,7 @@ def test_headings_are_found(text: str, expected: list[tuple[int, str]]) -> None:
 
 
 def test_the_place_is_that_of_the_first_character() -> None:
-    assert list(headings("x\n\n  ## a\n\n b\n===")) == [Heading(2, "a", 5), Heading(1, "b", 12)]
+    assert list(headings("x\n\n  ## a\n\n b\n===")) == [Heading(2, "a", 5, 9), Heading(1, "b", 12, 17)]
 
 
 @pytest.mark.parametrize(
