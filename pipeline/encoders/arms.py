@@ -80,6 +80,30 @@ def plan_arms(
     return ArmPlan(layers, plan.sources, plan.unfold, plan.outputs)
 
 
+Place = tuple[int, int | None]
+
+
+def places(plan: ArmPlan) -> list[tuple[Place, ...]]:
+    """Say for each layer which block and which copy (None is the pooled row itself) computes each arm."""
+    found: list[tuple[Place, ...]] = []
+    current = plan.outputs
+    for layer in reversed(range(len(plan.layers))):
+        found.append(current)
+        current = tuple(_below(plan, layer, place) for place in current)
+    return found[::-1]
+
+
+def _below(plan: ArmPlan, layer: int, place: Place) -> Place:
+    """Where the layer below computed what a place of this layer is made from."""
+    block, copy = place
+    source = plan.sources[layer]
+    origin = block if source is None else source[block]
+    if plan.unfold == layer and origin:
+        return 0, origin - 1
+    copied_before = layer > 0 and plan.layers[layer - 1].copies
+    return origin, copy if copied_before else None
+
+
 def _by_layer(arm: Arm, n_layers: int) -> tuple[Arm, ...]:
     if arm is None or arm.strength == 0.0:
         return (None,) * n_layers

@@ -21,7 +21,7 @@ from transformers.masking_utils import sdpa_mask
 from pipeline.encoders.all_rows import calibrate_all_rows
 from pipeline.encoders.attention_call import AttentionCall
 from pipeline.encoders.calibration import Pooling
-from pipeline.encoders.forward_pass import AttentionFacts, LayerPlan, Pass, active_pass
+from pipeline.encoders.forward_pass import AttentionFacts, CopiedRows, LayerPlan, Pass, active_pass
 from pipeline.encoders.pooled_rows import attend_pooled
 
 # Not "sdpa…", "flash…" or "flex…": transformers treats such names specially.
@@ -53,8 +53,15 @@ def attention_function(
         out = pad(out, (0, 0, 0, 0, 0, len(plan.copies)))
     _calibrate_branches(out, call, plan, current, layer)
     if plan.copies:
-        _attend_copies(out, call, (query, key, value), plan, current, layer)
+        _attend_copies(out, call, _copied_rows((query, key, value), plan), plan, current, layer)
+    if current.watch is not None:
+        current.watch(layer, call, _copied_rows((query, key, value), plan) if plan.copies else None)
     return out, None
+
+
+def _copied_rows(whole: CopiedRows, plan: LayerPlan) -> CopiedRows:
+    query, key, value = (tensor[:, :, -len(plan.copies) :] for tensor in whole)
+    return query, key, value
 
 
 def _call_without_copies(
@@ -105,13 +112,13 @@ def _calibrate_branches(out: Tensor, call: AttentionCall, plan: LayerPlan, curre
 def _attend_copies(
     out: Tensor,
     call: AttentionCall,
-    whole: tuple[Tensor, Tensor, Tensor],
+    copied: CopiedRows,
     plan: LayerPlan,
     current: Pass,
     layer: int,
 ) -> None:
     """Fill the copies' rows of `out`: each stands where the pooled row stands and sees itself there."""
-    query, key, value = (tensor[:, :, -len(plan.copies) :] for tensor in whole)
+    query, key, value = copied
     out[:, -len(plan.copies) :] = attend_pooled(query, call, plan.copies, current, own=(key, value))
     calibrated = sum(calibration is not None for calibration in plan.copies)
     current.calibrated_calls[layer] = current.calibrated_calls.get(layer, 0) + calibrated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,27 @@ from pipeline.encoders.architecture import (
     refuse_by_name,
 )
 from pipeline.encoders.arms import Arm, ArmPlan, plan_arms
-from pipeline.encoders.calibration import Calibration, Pooling
+from pipeline.encoders.attention_rows import AttentionMasses, AttentionRows
+from pipeline.encoders.calibration import BasketGeometry, Calibration, Pooling
 from pipeline.encoders.forward_pass import AttentionFacts, Pass, active
 from pipeline.encoders.hooks import ArmHooks
 
 _PROBE_BASKET = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a pass made of a batch, one entry an arm.
+
+    Attributes:
+        pooled: (batch, width) each, what `embed` returns.
+        rows: (batch, length, width) each, the contextual tokens of the last layer.
+        attention: where the pooled rows looked, if it was asked for.
+    """
+
+    pooled: list[Tensor]
+    rows: list[Tensor]
+    attention: AttentionMasses | None
 
 
 class CalibratedModel:
@@ -50,7 +66,7 @@ class CalibratedModel:
         feed_forward = feed_forward_of(blocks[-1]) if pooling is not Pooling.MEAN else None
         self._skip_rows = feed_forward is not None
         self._hooks = ArmHooks(blocks, feed_forward)
-        self._plans: dict[tuple[Arm, ...], ArmPlan] = {}
+        self._plans: dict[tuple[tuple[Arm, ...], bool], ArmPlan] = {}
 
     @property
     def device(self) -> torch.device:
@@ -80,18 +96,50 @@ class CalibratedModel:
         current = Pass(self.pooling, attention_mask.bool(), self._layer_of, plan.layers)
         return self._run(input_ids, attention_mask, plan, current, skip_pooling)
 
+    def observe(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        arms: Sequence[Arm],
+        *,
+        skip_pooling: int = 0,
+        attention: BasketGeometry | None = None,
+    ) -> Observed:
+        """Embed as `embed` does, still in one forward pass, and keep what the pooled vectors are made of.
+
+        Args:
+            input_ids: (batch, length).
+            attention_mask: (batch, length), 1 for real tokens.
+            arms: a calibration each; None is plain.
+            skip_pooling: leading tokens (a prompt) that mean pooling leaves out.
+            attention: the baskets in which the attention of the pooled rows is summed up; None leaves it.
+        """
+        plan = self._plan(arms, every_row=True)
+        current = Pass(self.pooling, attention_mask.bool(), self._layer_of, plan.layers)
+        rows = AttentionRows(plan, current, attention, skip_pooling) if attention is not None else None
+        current.watch = rows
+        blocks = self._blocks(input_ids, attention_mask, plan, current)
+        return Observed(
+            [self._pool(blocks[block], copy, current, skip_pooling) for block, copy in plan.outputs],
+            [_contextual(blocks[block], copy, current) for block, copy in plan.outputs],
+            rows.masses() if rows is not None else None,
+        )
+
     def _run(
         self, input_ids: Tensor, attention_mask: Tensor, plan: ArmPlan, current: Pass, skip_pooling: int = 0
     ) -> list[Tensor]:
+        blocks = self._blocks(input_ids, attention_mask, plan, current)
+        return [self._pool(blocks[block], copy, current, skip_pooling) for block, copy in plan.outputs]
+
+    def _blocks(self, input_ids: Tensor, attention_mask: Tensor, plan: ArmPlan, current: Pass) -> Tensor:
+        """Run the model: (blocks, batch, length with copies, width)."""
         self._hooks.run(plan, current)
         try:
             with active(current), torch.inference_mode():
                 hidden = self._forward(input_ids, attention_mask)
         finally:
             self._hooks.stop()
-        size = input_ids.shape[0]
-        blocks = torch.unflatten(hidden, 0, (-1, size))
-        return [self._pool(blocks[block], copy, current, skip_pooling) for block, copy in plan.outputs]
+        return torch.unflatten(hidden, 0, (-1, input_ids.shape[0]))
 
     def _forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         mask = attention_mask if self._needs_mask(attention_mask) else None
@@ -120,23 +168,24 @@ class CalibratedModel:
         total = (hidden[:, :length] * counted).sum(dim=1, dtype=torch.float32)
         return (total / counted.sum(dim=1).clamp_min(1)).to(hidden.dtype)
 
-    def _plan(self, arms: Sequence[Arm]) -> ArmPlan:
-        key = tuple(
+    def _plan(self, arms: Sequence[Arm], *, every_row: bool = False) -> ArmPlan:
+        resolved = tuple(
             replace(arm, layers=tuple(sorted(arm.calibrated_layers(self.n_layers)))) if arm else None
             for arm in arms
         )
+        key = (resolved, every_row)
         if key not in self._plans:
-            self._plans[key] = self._make_plan(key)
+            self._plans[key] = self._make_plan(resolved, every_row=every_row)
         return self._plans[key]
 
-    def _make_plan(self, arms: Sequence[Arm]) -> ArmPlan:
+    def _make_plan(self, arms: Sequence[Arm], *, every_row: bool = False) -> ArmPlan:
         return plan_arms(
             arms,
             n_layers=self.n_layers,
             pooling=self.pooling,
             causal=self.causal,
             may_copy=self._may_copy,
-            skip_rows=self._skip_rows,
+            skip_rows=self._skip_rows and not every_row,
         )
 
     def _observe(self) -> dict[nn.Module, AttentionFacts]:
@@ -206,6 +255,17 @@ class CalibratedModel:
     def _close(self, left: Tensor, right: Tensor) -> bool:
         tolerance = 1e-3 if self.model.dtype == torch.float32 else 0.1
         return bool((left - right).abs().max() <= tolerance * right.abs().max())
+
+
+def _contextual(block: Tensor, copy: int | None, current: Pass) -> Tensor:
+    """The tokens of one arm: where a copy stands for the pooled row, it takes that row's place."""
+    length = current.real.shape[1]
+    rows = block[:, :length]
+    if copy is None:
+        return rows
+    rows = rows.clone()
+    rows[torch.arange(len(rows), device=rows.device), current.pooled] = block[:, length + copy]
+    return rows
 
 
 def as_arm(calibration: Calibration | None) -> Arm:

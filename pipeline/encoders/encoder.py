@@ -11,6 +11,8 @@ scores = queries["plain"] @ documents["calibrated"].T
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,8 @@ class Encoder:
         self.tokens_per_batch = tokens_per_batch
         self._loaded = loaded
         self._model = CalibratedModel(loaded.transformer, loaded.pooling)
+        # A pass's plan lies on the model while it runs, so that one thread at a time may embed.
+        self._turn = Lock()
         self._check_baskets()
         self._model.prove(list(self.arms.values()))
         self.dimension = int(self._embed([self._some_ids()], [None])[0].shape[1])
@@ -134,16 +138,17 @@ class Encoder:
         skip_pooling = self._prompt_tokens(prompt)
         for batch in token_batches(lengths, budget):
             ids = [encodings[index].ids for index in batch]
-            if len(ids[0]) > budget:  # a text that fits only without its other arms takes a pass for each
-                vectors = [self._embed(ids, [arm], skip_pooling)[0] for arm in calibrations]
-            else:
-                vectors = self._embed(ids, calibrations, skip_pooling)
+            with self._turn:
+                if len(ids[0]) > budget:  # a text that fits only without its other arms takes a pass for each
+                    vectors = [self._embed(ids, [arm], skip_pooling)[0] for arm in calibrations]
+                else:
+                    vectors = self._embed(ids, calibrations, skip_pooling)
             for name, of_arm in zip(arms, vectors, strict=True):
                 out[name][batch] = of_arm
             if progress is not None:
                 progress(len(batch), sum(lengths[index] for index in batch))
         for name, of_arm in out.items():
-            _check_vectors(of_arm, name)
+            check_vectors(of_arm, name)
         return out
 
     def encode_documents(
@@ -194,10 +199,7 @@ class Encoder:
         return self.arms[name]
 
     def _tokenize(self, texts: Sequence[str], prompt: str, truncate: bool) -> list[Encoding]:
-        tokenizer = self.tokenizer
-        if truncate:
-            tokenizer = Tokenizer.from_str(tokenizer.to_str())
-            tokenizer.enable_truncation(self.max_length)
+        tokenizer = self._cutting_tokenizer if truncate else self.tokenizer
         encodings: list[Encoding] = tokenizer.encode_batch([prompt + text for text in texts])
         for index, encoding in enumerate(encodings):
             if len(encoding) > self.max_length:
@@ -206,6 +208,13 @@ class Encoder:
                     f"takes {self.max_length}; cut it into chunks (nothing is truncated silently)"
                 )
         return encodings
+
+    @cached_property
+    def _cutting_tokenizer(self) -> Tokenizer:
+        """The tokenizer with truncation; copying it takes longer than embedding a question."""
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
+        tokenizer.enable_truncation(self.max_length)
+        return tokenizer
 
     def _prompt_tokens(self, prompt: str) -> int:
         """Leading tokens that mean pooling leaves out: the prompt with the special tokens before it."""
@@ -255,7 +264,8 @@ class Encoder:
                 )
 
 
-def _check_vectors(vectors: Vectors, arm: str) -> None:
+def check_vectors(vectors: Vectors, arm: str) -> None:
+    """Refuse vectors, (texts, dimension), of which one is not finite or zero; name arm and texts."""
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1) | ~vectors.any(axis=1))
     if broken.size:
         rows = [int(row) for row in broken]

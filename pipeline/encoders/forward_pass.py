@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from pipeline.encoders.attention_call import AttentionCall
 from pipeline.encoders.baskets import BasketLayout
 from pipeline.encoders.calibration import BasketGeometry, Calibration, Pooling
 
@@ -37,9 +38,18 @@ class AttentionFacts:
     biased: bool
 
 
+# Queries, keys and values of the copies of the pooled row, each (batch, heads or key heads, copies, width).
+CopiedRows = tuple[Tensor, Tensor, Tensor]
+# Shown each layer's attention: its number, the call (all blocks of the batch) and the copies, if any.
+Watch = Callable[[int, AttentionCall, CopiedRows | None], None]
+
+
 @dataclass(slots=True)
 class Pass:
-    """One forward pass: the batch, where its pooled rows stand, and what each layer has to do."""
+    """One forward pass: the batch, where its pooled rows stand, and what each layer has to do.
+
+    `watch`, if any, is shown the attention of every layer that has a plan.
+    """
 
     pooling: Pooling
     real: Tensor
@@ -47,6 +57,7 @@ class Pass:
     plans: Sequence[LayerPlan]
     calibrated_calls: dict[int, int] = field(default_factory=dict)
     seen: dict[nn.Module, AttentionFacts] = field(default_factory=dict)
+    watch: Watch | None = None
     _layouts: dict[BasketGeometry, BasketLayout] = field(default_factory=dict)
 
     @property
