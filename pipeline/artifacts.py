@@ -97,6 +97,110 @@ class BuildFiles:
         return self.root / "documents.parquet"
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluationFiles:
+    """What an evaluation puts beside the chunks and vectors of its run directory."""
+
+    root: Path
+
+    @property
+    def lengths(self) -> Path:
+        """How long each document is, and how much of it was embedded."""
+        return self.root / "chunks" / "lengths.parquet"
+
+    @property
+    def results(self) -> Path:
+        """All figures of the last evaluation, with what they were made from."""
+        return self.root / "results.json"
+
+    @property
+    def scores(self) -> Path:
+        """The measures of each query, one row a query and system."""
+        return self.root / "scores.parquet"
+
+    def run(self, system: str) -> Path:
+        """The ranking of one system in TREC's format."""
+        return self.root / "rankings" / f"{system}.trec"
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosisFiles:
+    """What a diagnosis leaves in its run directory."""
+
+    root: Path
+
+    @property
+    def cache(self) -> Path:
+        """What was measured, by what it was measured on: a killed run goes on from it."""
+        return self.root / "cache"
+
+    @property
+    def results(self) -> Path:
+        """All figures of the last diagnosis."""
+        return self.root / "diagnosis.json"
+
+    @property
+    def similarities(self) -> Path:
+        """Sigma and tau, one row a document, arm and place."""
+        return self.root / "similarities.parquet"
+
+    @property
+    def attention(self) -> Path:
+        """Attention masses, one row a document, arm, layer and head group."""
+        return self.root / "attention.parquet"
+
+    @property
+    def profile_plot(self) -> Path:
+        """The stem of the plots of similarity by place."""
+        return self.root / "profile"
+
+    @property
+    def attention_plot(self) -> Path:
+        """The stem of the heat maps of attention."""
+        return self.root / "attention"
+
+    @property
+    def page(self) -> Path:
+        """The self-contained report."""
+        return self.root / "report.html"
+
+    @property
+    def section(self) -> Path:
+        """The report's section by itself, for other reports to take in."""
+        return self.root / "section.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFiles:
+    """What a sweep, or a tuning, puts beside the chunks and vectors of its run directory."""
+
+    root: Path
+
+    @property
+    def results(self) -> Path:
+        """All figures that are the same for the same data, model and settings."""
+        return self.root / "sweep.json"
+
+    @property
+    def table(self) -> Path:
+        """One row a setting."""
+        return self.root / "sweep.parquet"
+
+    @property
+    def proposals(self) -> Path:
+        """What a tuning proposes, and why."""
+        return self.root / "tune.json"
+
+    @property
+    def timings(self) -> Path:
+        """Embedding time and query latency, which differ from run to run."""
+        return self.root / "timings.json"
+
+    def figure(self, name: str) -> Path:
+        """A plot, without its suffix."""
+        return self.root / "plots" / name
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it is flushed and takes the name `path`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,6 +110,60 @@ class QuerySettings(Settings):
     depth: int = Field(default=100, ge=1)
 
 
+class EvaluateSettings(Settings):
+    """What `evaluate` measures: on which labelled data, by which protocol, how surely."""
+
+    data: str | None = None
+    layout: Literal["auto", "posir", "squad", "fineweb", "beir", "trec"] = "auto"
+    protocol: Literal["per-shift", "siblings"] = "per-shift"
+    groups: Literal["auto", "thirds", "fifths", "twentieths"] = "auto"
+    language: str | None = None
+    corpus_language: str | None = None
+    split: str | None = None
+    k: int = Field(default=10, ge=1)
+    sample: int | None = Field(default=None, ge=1)
+    limit_documents: int | None = Field(default=None, ge=1)
+    seed: int = Field(default=0, ge=0)
+    rounds: int = Field(default=10_000, ge=100)
+    long_documents: Literal["refuse", "truncate", "chunk"] = "truncate"
+    chunk_tokens: int | None = Field(default=None, ge=1)
+    bm25: bool = True
+    bad_records: Literal["fail", "skip"] = "fail"
+
+
+class ExplainSettings(Settings):
+    """How a moved document is explained; what the thresholds mean is written in pipeline/ab/verdict.py."""
+
+    lexical_weight: float = Field(default=0.7, ge=0.0)
+    sentences: int = Field(default=8, ge=0)
+    late_from: float = Field(default=0.3, ge=0.0, le=1.0)
+    least_shift: float = Field(default=0.01, ge=0.0)
+    cache_mb: int = Field(default=64, ge=0)
+
+
+class ServeSettings(Settings):
+    """How `serve` answers, and what it refuses before any work is done."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65_535)
+    examples: str | None = None
+    max_body_kb: int = Field(default=1024, ge=1)
+    max_query_tokens: int = Field(default=1024, ge=1)
+    max_k: int = Field(default=100, ge=1)
+    max_depth: int = Field(default=1000, ge=1)
+    max_batch: int = Field(default=64, ge=1)
+    max_queue: int = Field(default=64, ge=1)
+    max_explain_queue: int = Field(default=16, ge=1)
+    timeout_seconds: float = Field(default=30.0, gt=0.0)
+    search_threads: int = Field(default=4, ge=1)
+    explain_threads: int = Field(default=2, ge=1)
+    encode_wait_ms: float = Field(default=2.0, ge=0.0)
+    encode_tokens: int = Field(default=512, ge=1)
+    poll_seconds: float = Field(default=1.0, gt=0.0)
+    drain_seconds: float = Field(default=1.0, ge=0.0)
+    log_queries: bool = False
+
+
 def _default_arms() -> dict[str, ArmSettings]:
     return {"plain": ArmSettings(strength=0.0), "calibrated": ArmSettings()}
 
@@ -125,6 +179,9 @@ class Config(Settings):
     embed: EmbedSettings = EmbedSettings()
     index: IndexSettings = IndexSettings()
     query: QuerySettings = QuerySettings()
+    explain: ExplainSettings = ExplainSettings()
+    evaluate: EvaluateSettings = EvaluateSettings()
+    serve: ServeSettings = ServeSettings()
 
     @field_validator("arms")
     @classmethod
@@ -147,6 +204,7 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Any] | None = 
         # An option changes one arm; it must not take the place of the arms that nobody mentioned.
         values.setdefault("arms", {name: arm.model_dump() for name, arm in _default_arms().items()})
     for dotted, value in (overrides or {}).items():
+        _refuse_mistyped_arm(dotted, list(values.get("arms", {})))
         _set(values, dotted, value)
     where = str(path) if path is not None else "the options"
     try:
@@ -173,6 +231,24 @@ def _set(values: dict[str, Any], dotted: str, value: Any) -> None:
         if not isinstance(values, dict):
             raise UsageError(f"{dotted}: {parent!r} is a value, not a section")
     values[last] = value
+
+
+def _refuse_mistyped_arm(dotted: str, arms: Sequence[str]) -> None:
+    """Refuse an option for an arm that is there but for a typing error; another number is another arm."""
+    section, _, rest = dotted.partition(".")
+    name = rest.partition(".")[0]
+    if section != "arms" or name in arms:
+        return
+    close = difflib.get_close_matches(name, arms, n=1, cutoff=0.8)
+    if close and _letters(close[0]) != _letters(name):
+        raise UsageError(
+            f"{dotted}: no arm {name!r}; did you mean {close[0]!r}? For a further arm of that name, write "
+            f"[arms.{name}] into a configuration file"
+        )
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\d._-]+", "", name)
 
 
 def _explain(error: ValidationError, where: str) -> str:

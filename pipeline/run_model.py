@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.embedding import embedding_identity
-from pipeline.embedding.loading import load_encoder
+from pipeline.embedding import Engine, LocalEngine, ShardFolder, embedding_identity
+from pipeline.embedding.loading import load_encoder, load_in_worker, load_on_node
 
 if TYPE_CHECKING:
     from pipeline.config import Config
@@ -52,3 +53,23 @@ class RunModel:
             name: embedding_identity(self.fingerprint, self._config.model, arm)
             for name, arm in self._config.arms.items()
         }
+
+
+def choose_engine(
+    config: Config, model: RunModel, folders: Mapping[str, ShardFolder], *, n_shards: int
+) -> Engine:
+    """Take the engine that the settings name, with no more workers than there are shards to make."""
+    settings, folder = config.embed, model.folder.absolute()
+    workers = min(settings.workers, n_shards)
+    if settings.engine == "local" and workers == 1:
+        return LocalEngine(model.encoder, folders)
+    # The workers load encoders of their own; this one would only take up memory meanwhile.
+    model.release()
+    if settings.engine == "ray":
+        from pipeline.embedding.on_ray import RayEngine
+
+        load = partial(load_on_node, config, folder, model.fingerprint)
+        return RayEngine(load, folders, workers, settings.device)
+    from pipeline.embedding.workers import WorkersEngine
+
+    return WorkersEngine(partial(load_in_worker, config, folder), folders, workers)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +28,13 @@ from pipeline.corpus import open_corpus
 from pipeline.corpus.table import read_documents, write_documents
 from pipeline.embedding import (
     EmbedPlan,
-    Engine,
-    LocalEngine,
     PendingTasks,
-    ShardFolder,
     ShardStore,
     carry_out,
 )
-from pipeline.embedding.loading import load_in_worker, load_on_node
 from pipeline.plan import ReembedPlan, compare_chunks
 from pipeline.reporting import Reporter, SilentReporter, ticking
-from pipeline.run_model import RunModel
+from pipeline.run_model import RunModel, choose_engine
 from pipeline.table_artifact import TableArtifact
 from pipeline.tables import read_rows
 
@@ -193,11 +188,14 @@ class Run:
     # -- chunks --------------------------------------------------------------------------------------
 
     def _chunk(self) -> StageResult:
+        from pipeline.chunking import RULES
+
         started = time.monotonic()
         documents = self._documents.record
         wanted = fingerprint(
             {
                 "documents": documents["sha256"],
+                "rules": RULES,
                 "settings": self.config.chunk.model_dump(mode="json"),
                 "model": self._model.fingerprint,
                 "max_length": self.config.model.max_length,
@@ -269,7 +267,8 @@ class Run:
         self._refuse_impossible_index(self._model.encoder.dimension)
         shard_size = plan.shard_size(self.config.embed.shard_size, self.config.embed.workers)
         tasks = PendingTasks(self.layout.chunks.absolute(), stores, shard_size)
-        engine = self._engine(plan.n_shards(shard_size), {arm: store.shards for arm, store in stores.items()})
+        folders = {arm: store.shards for arm, store in stores.items()}
+        engine = choose_engine(self.config, self._model, folders, n_shards=plan.n_shards(shard_size))
         with self._reporter.task("embedding", plan.tokens, "tokens") as advance:
             summary = carry_out(plan, tasks, engine, progress=lambda _, tokens: advance(tokens))
         return {
@@ -277,22 +276,6 @@ class Run:
             "vectors_reused": summary.reused,
             "tokens": summary.tokens,
         }
-
-    def _engine(self, n_shards: int, folders: Mapping[str, ShardFolder]) -> Engine:
-        settings, model = self.config.embed, self._model.folder.absolute()
-        workers = min(settings.workers, n_shards)
-        if settings.engine == "local" and workers == 1:
-            return LocalEngine(self._model.encoder, folders)
-        # The workers load encoders of their own; this one would only take up memory meanwhile.
-        self._model.release()
-        if settings.engine == "ray":
-            from pipeline.embedding.on_ray import RayEngine
-
-            load = partial(load_on_node, self.config, model, self._model.fingerprint)
-            return RayEngine(load, folders, workers, settings.device)
-        from pipeline.embedding.workers import WorkersEngine
-
-        return WorkersEngine(partial(load_in_worker, self.config, model), folders, workers)
 
     def _refuse_impossible_index(self, dimension: int) -> None:
         """Fail before hours of embedding if the index that is asked for cannot be built from so few rows."""

@@ -87,7 +87,7 @@ class Chunker:
         Raises:
             UsageError: a single character needs more tokens than the budget.
         """
-        for batch in _batches(documents):
+        for batch in batches(documents):
             yield from zip(batch, self.chunk_documents(batch), strict=True)
 
     def count_tokens(self, text: str) -> int:
@@ -118,7 +118,7 @@ def _splitter(settings: ChunkSettings, meter: TokenMeter, budget: Budget) -> Spl
     return SemanticSplitter(meter, budget, markdown=settings.strategy == "markdown")
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     """Group documents so that the tokenizer's threads have work while memory stays bounded."""
     batch: list[Document] = []
     n_characters = 0

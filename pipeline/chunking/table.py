@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
-from pipeline.chunking.chunker import Chunker
 from pipeline.records import Chunk, Document, Skipped, SkipReason
 from pipeline.skips import SkipTally
 from pipeline.tables import read_rows, table_writer
@@ -76,7 +76,14 @@ def content_key(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def write_chunks(documents: Iterable[Document], chunker: Chunker, path: Path) -> ChunkSummary:
+class Cutter(Protocol):
+    """What makes chunks of documents: the chunker, or whatever else an application cuts by."""
+
+    def stream(self, documents: Iterable[Document]) -> Iterator[tuple[Document, list[Chunk]]]:
+        """Cut a stream of documents."""
+
+
+def write_chunks(documents: Iterable[Document], chunker: Cutter, path: Path) -> ChunkSummary:
     """Stream the chunks of `documents` into a Parquet file that appears only when complete."""
     summary = ChunkSummary()
     with table_writer(path, CHUNK_SCHEMA) as rows:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.artifacts import fingerprint
 from pipeline.config import CorpusSettings
@@ -56,11 +57,60 @@ class DatasetSource:
             raise DataError(_explain(self._name, error)) from error
 
 
+def read_records(
+    name: str, *, split: str | None = None, config_name: str | None = None
+) -> tuple[list[str], Iterator[tuple[str, dict[str, Any]]], str]:
+    """Open a saved or hub dataset as columns, places and rows, and what identifies its content.
+
+    Args:
+        name: a folder of `save_to_disk`, or a name on the hub.
+        split: one split; by default all, one after the other.
+        config_name: of a hub dataset that has several.
+
+    Raises:
+        DataError: there is no such dataset or split, or it is out of reach.
+    """
+    try:
+        splits = [split] if split else _split_names(name, config_name)
+        opened = {
+            part: _open(name, CorpusSettings(source=name, split=part, config_name=config_name))
+            for part in splits
+        }
+        columns = list(
+            dict.fromkeys(
+                chain.from_iterable(rows.column_names or next(iter(rows), {}) for rows, _ in opened.values())
+            )
+        )
+    except (OSError, ValueError, ImportError) as error:
+        raise DataError(_explain(name, error)) from error
+    digest = fingerprint([[part, digest] for part, (_, digest) in opened.items()])
+    return columns, _rows(name, {part: rows for part, (rows, _) in opened.items()}), digest
+
+
+def _rows(name: str, opened: Mapping[str, Dataset | IterableDataset]) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        for part, rows in opened.items():
+            for number, record in enumerate(rows, 1):
+                yield f"{name}[{part}] row {number}", dict(record)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(_explain(name, error)) from error
+
+
+def _split_names(name: str, config_name: str | None) -> list[str]:
+    import datasets
+
+    if not is_saved(name):
+        return list(datasets.get_dataset_split_names(name, config_name))
+    saved = datasets.load_from_disk(name)
+    # A lone saved split has no name that matters: `_open` returns it whatever it is asked for.
+    return list(saved) if isinstance(saved, datasets.DatasetDict) else ["train"]
+
+
 def _open(name: str, settings: CorpusSettings) -> tuple[Dataset | IterableDataset, str]:
     """Return the split and what identifies its content."""
     import datasets
 
-    if not _is_saved(name):
+    if not is_saved(name):
         builder = datasets.load_dataset_builder(name, settings.config_name)
         rows = builder.as_streaming_dataset(settings.split)
         return rows, f"{builder.hash} {builder.config.name}"
@@ -74,7 +124,8 @@ def _open(name: str, settings: CorpusSettings) -> tuple[Dataset | IterableDatase
     return saved, cast(str, saved._fingerprint)
 
 
-def _is_saved(source: str) -> bool:
+def is_saved(source: str) -> bool:
+    """Tell whether a path is a folder that `save_to_disk` wrote."""
     from fsspec.core import url_to_fs
 
     filesystem, path = url_to_fs(source)

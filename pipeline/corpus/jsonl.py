@@ -25,16 +25,26 @@ def read_jsonl(file: SourceFile, *, fields: FieldMap, encoding: str) -> Iterator
     Raises:
         DataError: the file cannot be read to its end.
     """
+    for number, place, record in read_objects(file, encoding):
+        if isinstance(record, str):
+            yield place, Skipped(place, SkipReason.MALFORMED, detail=record)
+        else:
+            yield place, fields.read(record, place=place, default_id=f"{file.name}:{number}")
+
+
+def read_objects(
+    file: SourceFile, encoding: str = "utf-8-sig"
+) -> Iterator[tuple[int, str, dict[str, Any] | str]]:
+    """Stream line number, place and object of each line; one without comes as a sentence that says why.
+
+    Raises:
+        DataError: the file cannot be read to its end.
+    """
     for number, line in enumerate(_lines(file, encoding), 1):
         # Files that were joined leave their byte-order marks inside.
         content = line.removeprefix("\ufeff")
         if content.strip():
-            place = f"{file.place}:{number}"
-            record = _parse(content)
-            if isinstance(record, str):
-                yield place, Skipped(place, SkipReason.MALFORMED, detail=record)
-            else:
-                yield place, fields.read(record, place=place, default_id=f"{file.name}:{number}")
+            yield number, f"{file.place}:{number}", _parse(content)
 
 
 def _lines(file: SourceFile, encoding: str) -> Iterator[str]:

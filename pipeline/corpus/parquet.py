@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -42,14 +42,29 @@ def read_parquet(file: SourceFile, *, fields: FieldMap) -> Iterator[Reading]:
     """
     with _opened(file) as table:
         columns = fields.needed(table.schema_arrow.names, file.place)
-        batches = table.iter_batches(batch_size=_ROWS_PER_BATCH, columns=columns)
-        records = chain.from_iterable(map(_records, batches))
-        for number, record in enumerate(records, 1):
-            place = f"{file.place} row {number}"
-            if isinstance(record, str):
-                yield place, Skipped(place, SkipReason.MALFORMED, detail=record)
-            else:
-                yield place, fields.read(record, place=place, default_id=f"{file.name}:{number}")
+    for number, (place, record) in enumerate(read_records(file, columns), 1):
+        if isinstance(record, str):
+            yield place, Skipped(place, SkipReason.MALFORMED, detail=record)
+        else:
+            yield place, fields.read(record, place=place, default_id=f"{file.name}:{number}")
+
+
+def column_names(file: SourceFile) -> list[str]:
+    """The columns of a part, or raise DataError if it is damaged."""
+    with _opened(file) as table:
+        return list(table.schema_arrow.names)
+
+
+def read_records(file: SourceFile, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any] | str]]:
+    """Stream places and rows of a part; a row that does not decode comes as a sentence that says why.
+
+    Raises:
+        DataError: the part is damaged.
+    """
+    with _opened(file) as table:
+        batches = table.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(columns))
+        for number, record in enumerate(chain.from_iterable(map(_records, batches)), 1):
+            yield f"{file.place} row {number}", record
 
 
 def _records(batch: pa.RecordBatch) -> list[dict[str, Any] | str]:

@@ -3,9 +3,12 @@
     .venv/bin/python -m tests.benchmarks.xquad_three OUT
 
 Reads the English set of five-paragraph documents beside the repository (see its README there) and writes
-corpus, queries and qrels as Parquet to OUT. A document is three consecutive paragraphs of an article; it comes
-in all three rotations (`shift` 0 to 2), so that each answer stands once in each third of the same content, and
-is kept only if every rotation fits. Each shift is an index of its own.
+corpus, queries and qrels as Parquet to OUT. A document is three consecutive paragraphs of an article; it
+comes in all three rotations (`shift` 0 to 2), so that each answer stands once in each third of the same
+content, and is kept only if every rotation fits. Each shift is an index of its own.
+
+The documents of an article overlap by one or two paragraphs, so that up to three hold the answer and only one
+counts as right: scores are lower than retrieval is good, and tell positions apart well.
 """
 
 from __future__ import annotations
@@ -60,9 +63,7 @@ def questions_of(document: Row, article: Row, queries: Sequence[Row]) -> Iterato
     """The questions whose answer stands in a document, each with its place there."""
     paragraphs = article["text"].split(BREAK)
     starts = [sum(len(text) + len(BREAK) for text in paragraphs[:place]) for place in range(len(paragraphs))]
-    order = [
-        document["first"] + place for place in rotations(paragraphs[:PARAGRAPHS])[document["shift"]]
-    ]
+    order = [document["first"] + place for place in rotations(paragraphs[:PARAGRAPHS])[document["shift"]]]
     for query in queries:
         if query["paragraph_position"] not in order:
             continue
