@@ -23,7 +23,8 @@ from indexes.errors import (
     NoBuildError,
 )
 from indexes.manifest import JSON, BuildManifest, FileRecord
-from indexes.ranking import RankedDocument, Ranking, rank_documents
+from indexes.ranking import RankedDocument, Ranking, rank_documents, tied
+from indexes.row_filter import RowFilter
 from indexes.rows import Rows, read_rows, write_rows
 from indexes.spec import IndexSpec, ResolvedSpec, resolve_spec
 from indexes.store import BuildStore
@@ -50,6 +51,7 @@ __all__ = [
     "RankedDocument",
     "Ranking",
     "ResolvedSpec",
+    "RowFilter",
     "Rows",
     "VectorIndex",
     "check_factory",
@@ -61,5 +63,6 @@ __all__ = [
     "rank_documents",
     "read_rows",
     "resolve_spec",
+    "tied",
     "write_rows",
 ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from indexes.errors import InvalidIndexError
+from indexes.row_filter import RowFilter
 from indexes.rows import Rows
 from indexes.vector_index import FloatArray, Hits, VectorIndex, check_count
 
@@ -61,12 +62,15 @@ class Ranking:
         return Ranking(self.documents[:k], self.exhausted and len(self.documents) <= k)
 
 
-def rank_documents(index: VectorIndex, rows: Rows, query: FloatArray, k: int) -> Ranking:
+def rank_documents(
+    index: VectorIndex, rows: Rows, query: FloatArray, k: int, *, allowed: RowFilter | None = None
+) -> Ranking:
     """Return the k best documents for a query of shape (dim,), fewer if the index has no more to give.
 
     Fetches ever more chunks until k documents are found and every chunk not fetched is clearly below the k-th
     of them, so that no document is missed because of a tie or of another document with many good chunks. With
-    a graph index this holds among the chunks that the graph search reaches.
+    a graph index this holds among the chunks that the graph search reaches. With `allowed`, the ranking is
+    that of an index which holds the allowed rows alone.
 
     Raises:
         InvalidQueryError: k below 1, or a query that cannot be searched.
@@ -79,7 +83,7 @@ def rank_documents(index: VectorIndex, rows: Rows, query: FloatArray, k: int) ->
         )
     depth = max(_FIRST_DEPTH, 2 * k)
     while True:
-        hits = index.search(query, depth)
+        hits = index.search(query, depth, allowed=allowed)
         best = _best_chunks(hits, rows)
         exhausted = len(hits) < depth or depth >= index.n_rows
         if exhausted or _is_settled(hits, best, k):

@@ -80,7 +80,7 @@ class BuildStore:
             NoBuildError: nothing has been published yet.
             InvalidIndexError: the pointer, or the build that it names, is damaged.
         """
-        build_id = self._current_id()
+        build_id = self.current_id()
         if build_id is None:
             raise NoBuildError(f"{self._pointer}: there is no build yet; build the index first")
         if not (self._builds / build_id).is_dir():
@@ -89,6 +89,24 @@ class BuildStore:
                 f"roll back to one of: {', '.join(self.build_ids()) or 'none, build again'}"
             )
         return Build.read(self._builds / build_id)
+
+    def current_id(self) -> str | None:
+        """Return the id of the build that serves now, None before the first; reads one small file.
+
+        Raises:
+            InvalidIndexError: the pointer is damaged.
+        """
+        try:
+            text = self._pointer.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError:
+            text = "bytes that are not text"
+        if not _BUILD_ID.fullmatch(text):
+            raise InvalidIndexError(
+                f"{self._pointer}: expected a build id, got {text[:80]!r}; roll back to a build by its id"
+            )
+        return text
 
     def build_ids(self) -> tuple[str, ...]:
         """Return the ids of all complete builds, oldest first."""
@@ -133,25 +151,12 @@ class BuildStore:
         if not self._builds.is_dir():
             return ()
         with locked(self._builds):
-            current = self._current_id()
+            current = self.current_id()
             removed = tuple(build_id for build_id in self.build_ids()[:-keep] if build_id != current)
             for build_id in removed:
                 # Renamed first: a build that is half removed must not look like a build.
                 shutil.rmtree((self._builds / build_id).rename(self._builds / f"{_STAGING}{build_id}"))
         return removed
-
-    def _current_id(self) -> str | None:
-        try:
-            text = self._pointer.read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
-            return None
-        except UnicodeDecodeError:
-            text = "bytes that are not text"
-        if not _BUILD_ID.fullmatch(text):
-            raise InvalidIndexError(
-                f"{self._pointer}: expected a build id, got {text[:80]!r}; roll back to a build by its id"
-            )
-        return text
 
     def _point_to(self, build: Build) -> None:
         with replacing(self._pointer) as temporary:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from indexes.errors import ImpossibleIndexError, InvalidIndexError, InvalidQueryError, InvalidVectorsError
 from indexes.files import replacing
+from indexes.row_filter import RowFilter
 from indexes.spec import DEFAULT_EF_SEARCH, IndexSpec, resolve_spec
 
 faiss: Any = _faiss  # the type stubs that come with FAISS lack half of its names
@@ -31,6 +32,7 @@ RowArray = npt.NDArray[np.int64]
 _TRAINING_ROWS_PER_CENTROID = 256  # k-means in FAISS looks at no more
 _RESCORED_AT_ONCE = 8192
 _BLOCK_ROWS = 65_536
+_ROWS_SCORED_OUTRIGHT = 4096  # a filter that allows no more is scored row by row, whatever the index
 _IO_BYTES = 1 << 20
 
 
@@ -121,31 +123,65 @@ class VectorIndex:
         """The dimension of the vectors."""
         return int(self._index.d)
 
-    def search(self, query: FloatArray, depth: int) -> Hits:
+    def search(self, query: FloatArray, depth: int, *, allowed: RowFilter | None = None) -> Hits:
         """Return the best rows for a query of shape (dim,), at most `depth` of them.
 
         Fewer come back where the index holds fewer, or where an approximate index visits fewer. Which of
         several rows with equal scores are inside `depth` is up to FAISS; `rank_documents` looks past such a
         border.
 
+        `allowed` restricts the search itself, so that `depth` allowed rows are found, not what is left of
+        `depth` rows. A narrow filter is exact on every index; a wide one as exact as the index is without it.
+
         Raises:
-            InvalidQueryError: a depth below 1, or a query of another dimension, not finite, or zero.
+            InvalidQueryError: a depth below 1, a query of another dimension, not finite, or zero, or a filter
+                for another number of rows.
         """
         vector = _checked_query(query, self.dim)
-        depth = min(check_count("depth", depth), self.n_rows)
-        if depth == 0:
-            return Hits(np.empty(0, np.int64), np.empty(0, np.float32))
-        _, found = self._index.search(vector[np.newaxis], depth, params=self._search_parameters(depth))
-        rows = found[0][found[0] >= 0]  # FAISS fills up with -1
+        depth = check_count("depth", depth)
+        if allowed is None:
+            rows = self._nearest(vector, depth, params=self._search_parameters(depth))
+        else:
+            allowed.check_length(self.n_rows)
+            rows = self._nearest_allowed(vector, depth, allowed)
         scores = self._scores(rows, vector)
-        order = np.lexsort((rows, -scores))
+        order = np.lexsort((rows, -scores))[:depth]
         return Hits(rows[order], scores[order])
 
-    def _search_parameters(self, depth: int) -> Any:
-        """Return per-query parameters, so that concurrent searches never change the shared index."""
-        if not isinstance(self._index, faiss.IndexHNSW):
+    def _nearest(self, vector: FloatArray, depth: int, *, params: Any) -> RowArray:
+        if (depth := min(depth, self.n_rows)) == 0:
+            return np.empty(0, np.int64)
+        _, found = self._index.search(vector[np.newaxis], depth, params=params)
+        rows: RowArray = found[0][found[0] >= 0]  # FAISS fills up with -1
+        return rows
+
+    def _nearest_allowed(self, vector: FloatArray, depth: int, allowed: RowFilter) -> RowArray:
+        """Return the nearest allowed rows, or all of them where scoring every one is as good."""
+        rows = allowed.rows
+        if len(rows) <= max(depth, _ROWS_SCORED_OUTRIGHT):
+            return rows
+        params = self._search_parameters(depth, allowed, one_in=-(-self.n_rows // len(rows)))
+        return rows if params is None else self._nearest(vector, depth, params=params)
+
+    def _search_parameters(self, depth: int, allowed: RowFilter | None = None, one_in: int = 1) -> Any:
+        """Return per-query parameters, so that concurrent searches never change the shared index.
+
+        None stands for the index's own, or, with a filter, for a kind that FAISS cannot filter. A graph
+        walks past rows that are not allowed: its candidate list grows as `one_in` of them is.
+        """
+        index = self._index
+        selector = {} if allowed is None else {"sel": _selector(allowed)}
+        if isinstance(index, faiss.IndexHNSW):
+            longest = min(self.n_rows, max(index.hnsw.efSearch, depth) * one_in)
+            return faiss.SearchParametersHNSW(efSearch=longest, **selector)
+        if allowed is None:
             return None
-        return faiss.SearchParametersHNSW(efSearch=max(self._index.hnsw.efSearch, depth))
+        lists = _inverted_lists(index)
+        if lists is not None and isinstance(index, faiss.IndexIVF | faiss.IndexPreTransform):
+            return faiss.SearchParametersIVF(nprobe=lists.nprobe, **selector)
+        if isinstance(index, faiss.IndexFlat | faiss.IndexScalarQuantizer):
+            return faiss.SearchParameters(**selector)
+        return None
 
     def _scores(self, rows: RowArray, query: FloatArray) -> FloatArray:
         scores = np.empty(len(rows), np.float32)
@@ -198,6 +234,10 @@ def _untrained_index(spec: IndexSpec, dim: int) -> Any:
     if spec.is_graph:
         index.hnsw.efSearch = spec.ef_search or DEFAULT_EF_SEARCH
     return index
+
+
+def _selector(allowed: RowFilter) -> Any:
+    return faiss.IDSelectorBitmap(np.packbits(allowed.mask, bitorder="little"))
 
 
 def _inverted_lists(index: Any) -> Any:

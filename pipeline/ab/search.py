@@ -1,68 +1,101 @@
-"""Ask both arms of a build the same question."""
+"""Ask several arms of a build the same question."""
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
-
-from indexes import (
-    BuildStore,
-    Movement,
-    NoBuildError,
-    OpenBuild,
-    RankedDocument,
-    Ranking,
-    compare_rankings,
-    jaccard,
-    kendall_tau,
-    open_build,
-    rank_biased_overlap,
-    rank_documents,
-)
-from pipeline.ab.evidence import Evidence, Passage, find_evidence
-from pipeline.ab.results import ABResult, DocumentResult, Hit
-from pipeline.artifacts import BuildFiles
-from pipeline.config import ModelSettings
-from pipeline.errors import DataError, UsageError
+from indexes import OpenBuild, Ranking, RowFilter, rank_documents
+from pipeline.ab.assembling import Assembler
+from pipeline.ab.embedder import EncodedQuery, QueryEmbedder, VectorCache
+from pipeline.ab.explain import Asked, Explainer, Findings
+from pipeline.ab.gold import GoldSpan, checked_gold, chunk_with_gold
+from pipeline.ab.lookup import StoredDocument, Tables
+from pipeline.ab.opening import explain_settings, open_run_build, query_encoder
+from pipeline.ab.results import ABResult, ArmResult, ArmsResult
+from pipeline.config import ExplainSettings
+from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder
 
-_GROUPS_IN_MEMORY = 8
-
 
 class ABSearcher:
-    """A build, opened for queries, and the encoder that made it."""
+    """A build, opened for queries, and the encoder that made it. Any number of threads may ask.
 
-    def __init__(self, build: OpenBuild, encoder: Encoder) -> None:
+    Attributes:
+        encoder, cache: may be handed to another searcher, over another build of the same model.
+        settings: how movements are explained.
+    """
+
+    def __init__(
+        self,
+        build: OpenBuild,
+        encoder: Encoder,
+        settings: ExplainSettings | None = None,
+        *,
+        cache: VectorCache | None = None,
+    ) -> None:
+        """See `from_parts`."""
+        self.settings = settings or ExplainSettings()
+        self.encoder = encoder
+        self.cache = cache or VectorCache(self.settings.cache_mb * 2**20)
         self._build = build
-        self._encoder = encoder
-        self._chunks = ChunkTable(BuildFiles(build.build.path).chunks)
+        self._tables = Tables(build)
+        self._embedder = QueryEmbedder(encoder, self.cache)
+        self._assembler = Assembler(build, self._tables)
+        self._explainer = Explainer(build, self._tables, self._embedder, self.settings)
 
     @classmethod
-    def open(cls, run: Path, *, model: str | None = None, device: str = "auto") -> ABSearcher:
-        """Open the current build of a run directory.
+    def open(
+        cls,
+        run: Path,
+        *,
+        model: str | None = None,
+        device: str = "auto",
+        build_id: str | None = None,
+        settings: ExplainSettings | None = None,
+    ) -> ABSearcher:
+        """Open a build of a run directory.
 
         Args:
             run: the run directory.
             model: where the model's files are now, if they have moved since; they must be the same files.
-            device: where queries are embedded.
+            device: where texts are embedded.
+            build_id: which build; by default the current one.
+            settings: of the explanations; by default the run's.
 
         Raises:
             UsageError: nothing has been indexed there yet.
             DataError: the model's files are not those that the index was made with.
             InvalidIndexError: the build is damaged.
+            NoBuildError: there is no build of that name.
         """
-        build = _current_build(run)
-        settings = ModelSettings.model_validate(build.build.manifest.application["model"])
-        return cls(build, _query_encoder(build, settings, model, device))
+        build = open_run_build(run, build_id)
+        encoder = query_encoder(build, model=model, device=device)
+        return cls(build, encoder, settings or explain_settings(run))
+
+    @classmethod
+    def from_parts(
+        cls,
+        build: OpenBuild,
+        encoder: Encoder,
+        settings: ExplainSettings | None = None,
+        *,
+        cache: VectorCache | None = None,
+    ) -> ABSearcher:
+        """Put a searcher together from its parts.
+
+        Args:
+            build: the build.
+            encoder: the model that made it, with any arms; several searchers may share it.
+            settings: of the explanations; by default the defaults.
+            cache: vectors of sentences, shared by searchers with the same encoder; by default a new one.
+        """
+        return cls(build, encoder, settings, cache=cache)
 
     @property
     def build_id(self) -> str:
@@ -79,164 +112,151 @@ class ABSearcher:
         """Documents in the build."""
         return self._build.rows.n_documents
 
-    def search(self, query: str, *, k: int = 10, depth: int = 100, other: str | None = None) -> ABResult:
-        """Rank the documents in the reference arm and in another one, and compare.
+    def document(self, doc_id: str) -> StoredDocument:
+        """One document, whole.
+
+        Raises:
+            DataError: the build has no such document.
+        """
+        return self._tables.document(doc_id)
+
+    def gold_position(self, gold: GoldSpan) -> float:
+        """Where in its chunk the middle of a known answer stands: 0 is the beginning, 1 the end.
+
+        Raises:
+            DataError: the build has no such document, or no chunk at that place.
+        """
+        chunk = chunk_with_gold(self._tables, gold.doc_id, [gold])
+        return ((max(gold.start, chunk.start) + min(gold.end, chunk.end)) / 2 - chunk.start) / len(chunk.text)
+
+    def encode(self, queries: Sequence[str]) -> list[EncodedQuery]:
+        """Embed questions in one batch.
+
+        Raises:
+            UsageError: an empty question.
+        """
+        return self._embedder.queries(queries)
+
+    def search(
+        self,
+        query: str | EncodedQuery,
+        *,
+        k: int = 10,
+        depth: int = 100,
+        other: str | None = None,
+        explain: bool = True,
+        gold: Sequence[GoldSpan] | None = None,
+        allowed: RowFilter | None = None,
+    ) -> ABResult:
+        """Rank the documents in the reference arm and in another one, compare, and explain what moved.
 
         Args:
-            query: in words.
+            query: in words, or encoded before.
             k: documents to report from each arm.
             depth: how deep ranks are looked up; at least k + 1 is used.
             other: the arm to compare with the reference (the first arm); by default the second.
+            explain: find evidence and reasons; without it nothing but the query is embedded.
+            gold: where the answer stands in some documents; replaces the estimate there.
+            allowed: the rows that may be found.
+
+        Raises:
+            UsageError: an empty query, k or depth below 1, or an unknown arm.
+            DataError: gold spans that do not fit the build.
+        """
+        others = None if other is None else [other]
+        result = self.search_arms(
+            query,
+            k=k,
+            depth=depth,
+            others=others or self.arms[1:2],
+            explain=explain,
+            gold=gold,
+            allowed=allowed,
+        )
+        return result.comparisons[0]
+
+    def search_arms(
+        self,
+        query: str | EncodedQuery,
+        *,
+        k: int = 10,
+        depth: int = 100,
+        others: Sequence[str] | None = None,
+        explain: bool = True,
+        gold: Sequence[GoldSpan] | None = None,
+        allowed: RowFilter | None = None,
+    ) -> ArmsResult:
+        """Compare the reference with several arms, by default all; each query and window is embedded once.
+
+        The other arguments and errors are those of `search`.
+        """
+        others = self._others(others)
+        _check_counts(k=k, depth=depth)
+        known = checked_gold(gold, self._tables)
+        encoded = self._encoded(query)
+        seconds = {"encode": encoded.seconds}
+        depth = max(depth, k + 1)
+        with _timed(seconds, "search"):
+            rankings = {arm: self._ranking(arm, encoded, depth, allowed) for arm in (self.arms[0], *others)}
+            asked = [Asked.of(arm, k, rankings[self.arms[0]], rankings[arm]) for arm in others]
+        findings: Sequence[Findings | None] = [None] * len(asked)
+        if explain:
+            with _timed(seconds, "explain"):
+                findings = self._explainer.explain(encoded, asked, known)
+        return ArmsResult(
+            tuple(
+                self._assembler.comparison(encoded, one, found, depth=depth, seconds=seconds)
+                for one, found in zip(asked, findings, strict=True)
+            )
+        )
+
+    def rank(
+        self, query: str | EncodedQuery, *, arm: str, k: int = 10, allowed: RowFilter | None = None
+    ) -> ArmResult:
+        """Ask one arm alone.
 
         Raises:
             UsageError: an empty query, k below 1, or an unknown arm.
         """
-        reference, other = self._pair(other)
-        _check_query(query, k, depth)
-        seconds: dict[str, float] = {}
-        with _Timed(seconds, "encode"):
-            n_tokens = self._encoder.count_query_tokens(query)
-            vector = self._encoder.encode_queries([query], truncate=True)
-            query_vector = next(iter(vector.values()))[0]
-        with _Timed(seconds, "search"):
-            depth = max(depth, k + 1)
-            rankings = {
-                name: rank_documents(self._build.arms[name], self._build.rows, query_vector, depth)
-                for name in (reference, other)
-            }
-        movements = compare_rankings(rankings[reference], rankings[other], k)
-        with _Timed(seconds, "explain"):
-            rows = [self._chunks.row(_shown(movement).row) for movement in movements]
-            passages = [Passage(row["text"], row["start"], row["doc_chars"]) for row in rows]
-            evidence = find_evidence(query_vector, passages, self._encoder.encode_windows)
-        return ABResult(
-            query=query,
-            n_tokens=n_tokens,
-            truncated=n_tokens > self._encoder.max_length,
-            build_id=self.build_id,
-            reference_arm=reference,
-            other_arm=other,
-            k=k,
-            depth=depth,
-            n_documents=self.n_documents,
-            documents=self._documents(movements, rows, evidence),
-            jaccard=jaccard(_ids(rankings[reference]), _ids(rankings[other]), k),
-            rbo=rank_biased_overlap(_ids(rankings[reference], k), _ids(rankings[other], k)),
-            kendall_tau=kendall_tau(_ids(rankings[reference], k), _ids(rankings[other], k)),
-            seconds=seconds,
-        )
+        if arm not in self.arms:
+            raise UsageError(f"no arm {arm!r}; there are {', '.join(self.arms)}")
+        _check_counts(k=k)
+        encoded = self._encoded(query)
+        seconds = {"encode": encoded.seconds}
+        with _timed(seconds, "search"):
+            ranking = self._ranking(arm, encoded, k, allowed)
+        return self._assembler.ranked(encoded, ranking, arm=arm, k=k, seconds=seconds)
 
-    def _pair(self, other: str | None) -> tuple[str, str]:
+    def _others(self, others: Sequence[str] | None) -> tuple[str, ...]:
         if len(self.arms) < 2:
             raise UsageError(
                 f"the build has one arm only ({self.arms[0]}); configure a second one to compare with"
             )
-        if other is not None and other not in self.arms[1:]:
+        chosen = tuple(dict.fromkeys(self.arms[1:] if others is None else others))
+        unknown = [arm for arm in chosen if arm not in self.arms[1:]]
+        if unknown or not chosen:
             raise UsageError(
-                f"no arm {other!r} to compare {self.arms[0]!r} with; there are {', '.join(self.arms[1:])}"
+                f"no arm {', '.join(map(repr, unknown))} to compare {self.arms[0]!r} with; there are "
+                f"{', '.join(self.arms[1:])}"
             )
-        return self.arms[0], other or self.arms[1]
+        return tuple(arm for arm in self.arms if arm in chosen)
 
-    def _documents(
-        self,
-        movements: Sequence[Movement],
-        rows: Sequence[dict[str, Any]],
-        evidence: Sequence[Evidence | None],
-    ) -> tuple[DocumentResult, ...]:
-        return tuple(
-            DocumentResult(
-                doc_id=movement.doc_id,
-                title=row["title"],
-                doc_chars=row["doc_chars"],
-                status=movement.status,
-                reference=self._hit(movement.reference),
-                other=self._hit(movement.other),
-                evidence=found,
-            )
-            for movement, row, found in zip(movements, rows, evidence, strict=True)
-        )
+    def _encoded(self, query: str | EncodedQuery) -> EncodedQuery:
+        return query if isinstance(query, EncodedQuery) else self._embedder.queries([query])[0]
 
-    def _hit(self, ranked: RankedDocument | None) -> Hit | None:
-        if ranked is None:
-            return None
-        row = self._chunks.row(ranked.row)
-        return Hit(ranked.rank, ranked.score, row["ordinal"], row["doc_chunks"], row["start"], row["end"])
+    def _ranking(self, arm: str, query: EncodedQuery, depth: int, allowed: RowFilter | None) -> Ranking:
+        return rank_documents(self._build.arms[arm], self._build.rows, query.vector, depth, allowed=allowed)
 
 
-class ChunkTable:
-    """The chunk table of a build, read by row; a few row groups stay in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = pq.ParquetFile(path, memory_map=True)
-        self._starts: list[int] = []
-        n_rows = 0
-        for group in range(self._file.num_row_groups):
-            self._starts.append(n_rows)
-            n_rows += self._file.metadata.row_group(group).num_rows
-        self._groups: OrderedDict[int, Any] = OrderedDict()
-
-    def row(self, number: int) -> dict[str, Any]:
-        """One row of the table as a dictionary."""
-        group = bisect_right(self._starts, number) - 1
-        if group not in self._groups:
-            self._groups[group] = self._file.read_row_group(group)
-            if len(self._groups) > _GROUPS_IN_MEMORY:
-                self._groups.popitem(last=False)
-        self._groups.move_to_end(group)
-        row: dict[str, Any] = self._groups[group].slice(number - self._starts[group], 1).to_pylist()[0]
-        return row
-
-
-@dataclass(slots=True)
-class _Timed:
-    """Notes the wall time of a block under a name."""
-
-    seconds: dict[str, float]
-    name: str
-    _started: float = field(default=0.0)
-
-    def __enter__(self) -> None:
-        self._started = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds[self.name] = time.perf_counter() - self._started
-
-
-def _current_build(run: Path) -> OpenBuild:
-    try:
-        return open_build(BuildStore(run).current(), verify=False)
-    except NoBuildError as error:
-        raise UsageError(f"run {run}: nothing is indexed there yet; run `lastpage index` first") from error
-
-
-def _query_encoder(build: OpenBuild, settings: ModelSettings, model: str | None, device: str) -> Encoder:
-    from pipeline.encoders import Encoder, load_model
-    from pipeline.encoders.model_files import find_model, model_fingerprint
-
-    folder = find_model(model or settings.name, settings.revision)
-    expected, got = build.build.manifest.application["model_fingerprint"], model_fingerprint(folder)
-    if expected != got:
-        raise DataError(
-            f"the index was made with model {settings.name!r}, files {str(expected)[:12]}…, but {folder} "
-            f"holds {got[:12]}…; give --model with the original files, or index again"
-        )
-    options = settings.model_dump(exclude={"name", "revision"})
-    return Encoder(load_model(folder, device=device, **options), {"plain": None})
-
-
-def _check_query(query: str, k: int, depth: int) -> None:
-    if not query.strip():
-        raise UsageError("the query is empty; ask in words")
-    for name, value in (("k", k), ("depth", depth)):
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
         if value < 1:
             raise UsageError(f"{name} = {value}: at least 1 document is needed")
 
 
-def _shown(movement: Movement) -> RankedDocument:
-    """The arm that ranks the document higher shows why it is there."""
-    places = [place for place in (movement.other, movement.reference) if place is not None]
-    return min(places, key=lambda place: place.rank)
-
-
-def _ids(ranking: Ranking, k: int | None = None) -> tuple[str, ...]:
-    return ranking.doc_ids[:k]
+@contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Note the wall time of a block under a name."""
+    started = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - started

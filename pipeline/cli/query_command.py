@@ -9,13 +9,21 @@ import click
 from pipeline.cli.options import EPILOG
 from pipeline.cli.runs import find_run
 from pipeline.config import Config, QuerySettings
+from pipeline.errors import UsageError
 
 
 @click.command("query", epilog=EPILOG)
 @click.argument("query")
 @click.option("-k", type=int, help="Documents to report from each arm.  [default: the run's, 10]")
 @click.option("--depth", type=int, help="How deep ranks are looked up.  [default: the run's, 100]")
-@click.option("--arm", help="The arm to compare with the first one.  [default: the second]")
+@click.option(
+    "--arm",
+    "arms",
+    multiple=True,
+    help="An arm to compare with the first one; may be given several times.  [default: the second]",
+)
+@click.option("--all-arms", is_flag=True, help="Compare every arm with the first one.")
+@click.option("--no-explain", is_flag=True, help="Only rank: don't look for answers and reasons.")
 @click.option("--run", help="The run directory.  [default: $LASTPAGE_RUN, else the newest below runs/]")
 @click.option("--model", help="Where the model's files are now, if they have moved.")
 @click.option(
@@ -26,13 +34,15 @@ def query_command(
     query: str,
     k: int | None,
     depth: int | None,
-    arm: str | None,
+    arms: tuple[str, ...],
+    all_arms: bool,
+    no_explain: bool,
     run: str | None,
     model: str | None,
     device: str,
     as_json: bool,
 ) -> None:
-    """Ask both arms and report what moves between them.
+    """Ask both arms, and report what moves between them and why.
 
     \b
     lastpage query "When is the finally clause of a generator executed?"
@@ -44,13 +54,22 @@ def query_command(
     folder, hint = find_run(run)
     usual = _settings_of(folder)
     searcher = ABSearcher.open(folder, model=model, device=device)
-    result = searcher.search(
-        query, k=usual.k if k is None else k, depth=usual.depth if depth is None else depth, other=arm
+    if arms and all_arms:
+        raise UsageError("--arm names some arms and --all-arms asks for all; give one of them")
+    others = None if all_arms else arms or searcher.arms[1:2] or None
+    result = searcher.search_arms(
+        query,
+        k=usual.k if k is None else k,
+        depth=usual.depth if depth is None else depth,
+        others=others,
+        explain=not no_explain,
     )
     if as_json:
-        report.print_json({"run": str(folder), **result.as_json()})
+        comparisons = [comparison.as_json() for comparison in result.comparisons]
+        several = {"comparisons": comparisons} if len(arms) > 1 or all_arms else comparisons[0]
+        report.print_json({"run": str(folder), **several})
     else:
-        report.print_report(result, folder, hint)
+        report.print_report(result.comparisons, folder, hint)
 
 
 def _settings_of(run: Path) -> QuerySettings:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from indexes import MovementStatus
-from pipeline.ab import ABResult, DocumentResult, Hit
+from pipeline.ab import ABResult, DocumentResult, Hit, Verdict
+from pipeline.ab.evidence import EvidenceSource
 
 _PIPE_WIDTH = 120
 _SNIPPET = 110
-LATE = 2 / 3
-EARLY = 1 / 3
+# From this width on there is room for what seems to answer beside each document.
+_WIDE = 110
+_SEVERAL = 2
 
 _CONTROL = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
@@ -59,9 +62,36 @@ def size(n_bytes: int) -> str:
     return f"{n_bytes:,.0f} GB"
 
 
-def print_report(result: ABResult, run: Path, hint: str = "") -> None:
-    """The A/B report: one row a document, the summary, and how to read it."""
+# -- A/B -----------------------------------------------------------------------------------------------
+
+_VERDICT_STYLES = {
+    Verdict.LATE_ANSWER: "bold green",
+    Verdict.EARLY_ANSWER: "bold red",
+    Verdict.NOT_POSITION: "",
+    Verdict.UNCERTAIN: "dim",
+}
+_HEADINGS = {
+    MovementStatus.ENTERED: "surfaced in {other}",
+    MovementStatus.LEFT: "left the top {k} in {other}",
+}
+
+
+def print_report(results: Sequence[ABResult], run: Path, hint: str = "") -> None:
+    """The A/B report of one query: for each arm a table of documents, and why they entered or left."""
     out = console()
+    _print_question(out, results[0], run, hint)
+    for result in results:
+        out.print()
+        if len(results) >= _SEVERAL:
+            out.print(Text(f"{result.other_arm} against {result.reference_arm}", style="bold"))
+        _print_comparison(out, result)
+    out.print()
+    out.print(Text(_times(results[0]), style="dim"))
+    if any(document.evidence for result in results for document in result.documents):
+        out.print(Text(_legend(results), style="dim"))
+
+
+def _print_question(out: Console, result: ABResult, run: Path, hint: str) -> None:
     out.print(Text.assemble(("query  ", "dim"), (shown(result.query), "bold")))
     out.print(Text(f"run    {run}, build {result.build_id}{hint}", style="dim"))
     if result.truncated:
@@ -69,32 +99,60 @@ def print_report(result: ABResult, run: Path, hint: str = "") -> None:
             f"note: the query has {result.n_tokens} tokens, more than the model takes: its end was cut",
             style="yellow",
         )
+
+
+def _print_comparison(out: Console, result: ABResult) -> None:
+    wide = out.width >= _WIDE
+    out.print(_ranking_table(result, wide=wide))
     out.print()
-    out.print(_ranking_table(result))
-    out.print()
+    for status, heading in _HEADINGS.items():
+        moved = result.with_status(status)
+        if moved:
+            out.print(Text(heading.format(k=result.k, other=result.other_arm), style=_STYLES[status]))
+        for document in moved:
+            _print_moved(out, document, wide=wide)
+        if moved:
+            out.print()
     for line in _summary(result):
-        out.print(line, markup=False)
+        out.print(line)
 
 
-def _ranking_table(result: ABResult) -> Table:
+def _print_moved(out: Console, document: DocumentResult, *, wide: bool) -> None:
+    told = Text(shown(document.doc_id), style="bold")
+    if document.explanation is not None:
+        verdict = document.explanation.verdict
+        told = Text.assemble(told, ": ", (str(verdict), _VERDICT_STYLES[verdict]))
+        told.append(f". {document.explanation.reason}")
+    out.print(Padding(told, (0, 0, 0, 2)))
+    if document.evidence is not None and not wide:
+        out.print(Padding(Text(_snippet(document), style="dim"), (0, 0, 0, 4)))
+
+
+def _ranking_table(result: ABResult, *, wide: bool) -> Table:
+    explained = any(document.evidence for document in result.documents)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(result.other_arm, justify="right")
     table.add_column(result.reference_arm, justify="right")
-    table.add_column("movement")
-    table.add_column("document", overflow="fold", max_width=28)
+    table.add_column("movement", no_wrap=True)
+    table.add_column("document", overflow="fold", ratio=2)
     table.add_column("best chunk", no_wrap=True)
-    table.add_column("answer at", no_wrap=True)
-    table.add_column("what seems to answer", ratio=1)
+    if explained:
+        table.add_column("answer at", no_wrap=True)
+        table.add_column("why", no_wrap=True)
+    if explained and wide:
+        table.add_column("what seems to answer", ratio=5)
     for document in result.documents:
-        table.add_row(
+        cells = (
             _rank(document.other, result.depth),
             _rank(document.reference, result.depth),
             Text(_movement(document), style=_STYLES[document.status]),
             shown(document.doc_id),
             _chunk(document),
             _answer_place(document),
+            _why(document),
             Text(_snippet(document), style="dim"),
         )
+        table.add_row(*cells[: len(table.columns)])
     return table
 
 
@@ -113,57 +171,51 @@ def _movement(document: DocumentResult) -> str:
 
 
 def _chunk(document: DocumentResult) -> str:
-    hit = _shown_hit(document)
-    if hit.n_chunks == 1:
-        return "the only one"
-    start, end = 100 * hit.start / document.doc_chars, 100 * hit.end / document.doc_chars
-    return f"{hit.ordinal + 1} of {hit.n_chunks} ({start:.0f}-{end:.0f} %)"
-
-
-def _shown_hit(document: DocumentResult) -> Hit:
     hits = [hit for hit in (document.other, document.reference) if hit is not None]
-    return min(hits, key=lambda hit: hit.rank)
+    hit = min(hits, key=lambda hit: hit.rank)
+    return f"{hit.ordinal + 1} of {hit.n_chunks}"
 
 
 def _answer_place(document: DocumentResult) -> str:
-    return f"{100 * document.evidence.position_in_chunk:.0f} % of chunk" if document.evidence else ""
+    if document.evidence is None:
+        return ""
+    gold = " gold" if document.evidence.source is EvidenceSource.GOLD else ""
+    return f"{100 * document.evidence.position_in_chunk:.0f} %{gold}"
+
+
+def _why(document: DocumentResult) -> Text:
+    if document.explanation is None:
+        return Text()
+    return Text(str(document.explanation.verdict), style=_VERDICT_STYLES[document.explanation.verdict])
 
 
 def _snippet(document: DocumentResult) -> str:
-    text = shown(" ".join(document.evidence.text.split())) if document.evidence else ""
-    return text if len(text) <= _SNIPPET else text[: _SNIPPET - 1] + "…"
+    if document.evidence is None:
+        return ""
+    text = shown(" ".join(document.evidence.text.split()))
+    return f"“{text if len(text) <= _SNIPPET else text[: _SNIPPET - 1] + '…'}”"
 
 
 def _summary(result: ABResult) -> list[str]:
-    other, reference = result.other_arm, result.reference_arm
     lines = []
     if len([document for document in result.documents if document.other]) < result.k > result.n_documents:
         lines.append(f"only {result.n_documents} documents in the index: fewer than k = {result.k}")
-    headings = {
-        MovementStatus.ENTERED: f"surfaced by {other}",
-        MovementStatus.LEFT: f"left the top {result.k}",
-    }
-    lines += [
-        f"{heading}: {shown(document.doc_id)}{_place_sentence(document)}"
-        for status, heading in headings.items()
-        for document in result.with_status(status)
-    ]
-    if not lines:
+    if not any(result.with_status(status) for status in _HEADINGS):
         lines.append(f"the same documents are in the top {result.k} of both arms")
+    tau = "" if result.kendall_tau is None else f", Kendall tau {result.kendall_tau:.2f}"
     lines.append(
-        f"top {result.k} of {other} against {reference}: Jaccard {result.jaccard:.2f}, RBO {result.rbo:.2f}; "
-        + ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in result.seconds.items())
-    )
-    lines.append(
-        '"answer at" estimates where in the best chunk the answer stands (nearest window of one or two '
-        "sentences); it does not yet prove that position is why a document moved"
+        f"top {result.k} of {result.other_arm} against {result.reference_arm}: "
+        f"Jaccard {result.jaccard:.2f}, RBO {result.rbo:.2f}{tau}"
     )
     return lines
 
 
-def _place_sentence(document: DocumentResult) -> str:
-    if document.evidence is None:
-        return ""
-    position = document.evidence.position_in_chunk
-    where = "late" if position > LATE else "early" if position < EARLY else "in the middle"
-    return f", answer at {100 * position:.0f} % of the chunk ({where})"
+def _times(result: ABResult) -> str:
+    return ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in result.seconds.items())
+
+
+def _legend(results: Sequence[ABResult]) -> str:
+    return (
+        '"answer at": where in the best chunk the answer seems to stand; "why": whether the document moves '
+        f"in {results[0].reference_arm} too, with that chunk turned around: its answer at the other end"
+    )

@@ -71,6 +71,7 @@ def staging_folders(root: Path) -> list[Path]:
 def test_a_published_build_is_current(store: BuildStore, publish: Publish, tmp_path: Path) -> None:
     first, second = publish(seed=1), publish(seed=2)
     assert store.current() == second
+    assert store.current_id() == second.build_id
     assert store.build_ids() == (first.build_id, second.build_id)
     assert store.get(first.build_id) == first
     assert staging_folders(tmp_path / "run") == []
@@ -84,7 +85,7 @@ def test_without_a_build_the_message_says_what_to_do(store: BuildStore) -> None:
         store.get("x")
     with pytest.raises(NoBuildError, match="no build to roll back to"):
         store.rollback("x")
-    assert (store.build_ids(), store.prune(1)) == ((), ())
+    assert (store.current_id(), store.build_ids(), store.prune(1)) == (None, (), ())
 
 
 def test_a_full_disk_leaves_the_previous_build(store: BuildStore, publish: Publish, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ab import ABSearcher, DocumentResult
+from indexes import MovementStatus
+from pipeline.ab import ABSearcher, DocumentResult, Verdict
 from pipeline.config import load_config
 from pipeline.stages import Run, Stage
 from tests.conftest import write_jsonl
@@ -98,6 +99,34 @@ def test_the_evidence_is_the_planted_sentence(searcher: ABSearcher, number: int,
     before = sum(len(paragraph) + 2 for paragraph in FILLER[:place])
     assert document.evidence.start <= before < before + len(answer) <= document.evidence.end
     assert document.evidence.position_in_chunk == pytest.approx(place / len(FILLER), abs=0.2)
+
+
+@pytest.mark.parametrize("number", range(len(PLANTED)))
+def test_the_last_answer_rose_because_it_is_late(searcher: ABSearcher, number: int) -> None:
+    late, front = result_of(searcher, number, len(FILLER)), result_of(searcher, number, 0)
+    assert late.explanation is not None
+    assert late.explanation.verdict is Verdict.LATE_ANSWER
+    # Turned around, it is word for word the document with the answer in front.
+    assert front.reference is not None
+    assert late.explanation.counterfactual_score == pytest.approx(front.reference.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("number", range(len(PLANTED)))
+def test_what_surfaces_in_the_top_3_does_so_by_its_late_answer(searcher: ABSearcher, number: int) -> None:
+    entered = searcher.search(PLANTED[number][0], k=3).with_status(MovementStatus.ENTERED)
+    assert entered
+    for document in entered:
+        assert document.explanation is not None
+        assert document.explanation.verdict is Verdict.LATE_ANSWER
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_first_answer_fell_because_it_is_early(searcher: ABSearcher, number: int) -> None:
+    front, late = result_of(searcher, number, 0), result_of(searcher, number, len(FILLER))
+    assert front.explanation is not None
+    assert front.explanation.verdict is Verdict.EARLY_ANSWER
+    assert late.reference is not None
+    assert front.explanation.counterfactual_score == pytest.approx(late.reference.score, abs=1e-5)
 
 
 def test_top_3_is_the_start_of_top_5(searcher: ABSearcher) -> None:
