@@ -56,6 +56,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="Show both rankings for so many of the most-changed queries in report.html.",
 )
+@click.option(
+    "--diagnosis",
+    type=click.Path(path_type=Path),
+    help="Also show in report.html what `lastpage diagnose` found: its run directory.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace another comparison in the folder of --out.")
 @click.option("--model", help="Where the model's files are now; with --trec: the model that finds evidence.")
 @click.option(
@@ -104,9 +109,11 @@ def _compare(options: CompareOptions, source: Source, reporter: Reporter) -> Non
     from pipeline.ab.totals import total
     from pipeline.artifacts import fingerprint
     from pipeline.cli import comparison_report, report
+    from pipeline.diagnostics.section import read_section
     from pipeline.html.comparison_view import comparison_page
     from pipeline.reporting import ticking
 
+    extra = [read_section(options.diagnosis)] if options.diagnosis is not None else []
     default = source.folder.with_name(f"{source.folder.name}-{fingerprint(source.inputs)[:8]}")
     folder = ComparisonFolder(options.out or default)
     folder.check(source.inputs, overwrite=options.overwrite)
@@ -126,6 +133,7 @@ def _compare(options: CompareOptions, source: Source, reporter: Reporter) -> Non
             text_of=source.text_of,
             notes=source.notes,
             n_details=options.details,
+            extra=extra,
         )
         folder.write_report(page)
     folder.complete(source.inputs, summary)

@@ -42,6 +42,7 @@ class CompareOptions:
     out: Path | None
     html: bool
     details: int
+    diagnosis: Path | None
     overwrite: bool
     model: str | None
     device: str

@@ -59,12 +59,13 @@ def _time(inspection: Inspection) -> str:
 
 
 def _disk(inspection: Inspection) -> str:
-    vectors, indexes = (_size(n) for n in (inspection.disk.vectors, inspection.disk.indexes))
+    vectors, indexes = (size(n) for n in (inspection.disk.vectors, inspection.disk.indexes))
     kind = inspection.factory if inspection.disk.is_exact else f"as if Flat; {inspection.factory} differs"
     return f"about {vectors} of vectors and {indexes} of indexes a build ({kind})"
 
 
-def _size(n_bytes: float) -> str:
+def size(n_bytes: float) -> str:
+    """Bytes as people read them."""
     for unit in _UNITS:
         if n_bytes < 1000 or unit == _UNITS[-1]:
             break

@@ -43,11 +43,11 @@ class RunOptions:
         Raises:
             UsageError: a key is unknown, a value does not fit, or the file cannot be read.
         """
-        overrides: dict[str, Any] = dict(_setting(text) for text in self.settings)
+        overrides: dict[str, Any] = dict(override_of(text) for text in self.settings)
         named = {"corpus.source": self.corpus, "model.name": self.model, "run": self.run}
         overrides.update({key: value for key, value in named.items() if value is not None})
         if self.corpus is not None and "run" not in overrides:
-            overrides["run"] = f"runs/{_run_name(self.corpus, self.config_path)}"
+            overrides["run"] = f"runs/{run_name(self.corpus, self.config_path)}"
         config = load_config(self.config_path, overrides)
         if self.config_path is None and "corpus.source" not in overrides:
             _refuse_another_corpus(config)
@@ -96,7 +96,12 @@ _OPTIONS = (
 )
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def override_of(text: str) -> tuple[str, Any]:
+    """Parse one KEY=VALUE; the value is TOML, or else text.
+
+    Raises:
+        UsageError: there is no key or no equals sign.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set {text!r}: expected KEY=VALUE, such as chunk.max_tokens=256")
@@ -119,7 +124,7 @@ def _refuse_another_corpus(config: Config) -> None:
         )
 
 
-def _run_name(corpus: str, config: Path | None) -> str:
+def run_name(corpus: str, config: Path | None) -> str:
     """A folder name from a corpus and, if it is not the default, a configuration.
 
     The ending stays in it, so that docs.jsonl and docs.parquet do not share a run.

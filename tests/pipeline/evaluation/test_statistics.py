@@ -274,8 +274,8 @@ def test_a_real_difference_is_found() -> None:
 
 def test_ten_thousand_rounds_over_5950_queries_take_seconds() -> None:
     values = np.random.default_rng(0).random(5950)
-    begun = time.perf_counter()
+    begun = time.process_time()
     for design in (paired_design(1190, 5), Design(labels(np.tile(np.arange(5), 1190)))):
         summarise(values, design)
 
-    assert time.perf_counter() - begun < 30
+    assert time.process_time() - begun < 15

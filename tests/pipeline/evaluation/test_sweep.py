@@ -202,6 +202,12 @@ def test_the_command_writes_table_figures_and_times(command: Callable[..., Outco
     assert all(Path(path).stat().st_size > 1000 for path in result["figures"])
 
 
+def test_one_layer_is_not_all_layers() -> None:
+    from pipeline.cli.sweep_command import CommaList, _layers
+
+    assert CommaList(_layers, "L,L").convert("1,1.0,last,1", None, None) == [1, 1.0, "last"]
+
+
 def test_the_command_prints_the_frontier(command: Callable[..., Outcome]) -> None:
     printed = command("--no-timing")
 
