@@ -11,7 +11,7 @@ ARGS ?=
 export QUESTION := $(value Q)
 
 .DEFAULT_GOAL := help
-.PHONY: help install index query test check format bench-encode bench-embed soak clean
+.PHONY: help install index query serve test check format bench-encode bench-embed bench-serve soak clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ index: install ## Build both indexes of the default corpus (CONFIG=…, ARGS=…
 query: install ## Ask both arms: make query Q="your question"
 	@$(BIN)/lastpage query $(ARGS) "$$QUESTION"
 
+serve: install ## Answer over HTTP, with a page at http://127.0.0.1:8000/
+	@$(BIN)/lastpage serve $(ARGS)
+
 test: $(VENV)/.installed-dev ## Run all tests
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -56,6 +59,9 @@ bench-encode: $(VENV)/.installed-dev ## Measure the encoder: ratios of paired ru
 
 bench-embed: $(VENV)/.installed-dev ## Measure the embed stage beside its encoder (ARGS=--quick for a short run)
 	$(BIN)/python -m tests.benchmarks.bench_embed $(ARGS)
+
+bench-serve: $(VENV)/.installed-dev ## Measure the service beside bare FAISS and encoder (ARGS="--chunks 20000")
+	$(BIN)/python -m tests.benchmarks.bench_serve $(ARGS)
 
 soak: $(VENV)/.installed-dev ## Edit, kill, damage and resume at random, 50 rounds (ARGS="--rounds 10 --seed 3")
 	$(BIN)/python -m tests.benchmarks.soak $(ARGS)

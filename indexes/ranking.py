@@ -110,12 +110,9 @@ def _ranked(best: Hits, rows: Rows, k: int) -> tuple[RankedDocument, ...]:
     n_candidates = len(best)
     if n_candidates > k:
         n_candidates = int(np.count_nonzero(best.scores >= best.scores[k - 1]))
-    candidates = sorted(
-        (-score, rows.doc_id(row), row)
-        for row, score in zip(
-            best.rows[:n_candidates].tolist(), best.scores[:n_candidates].tolist(), strict=True
-        )
-    )
+    found = best.rows[:n_candidates]
+    scores = best.scores[:n_candidates]
+    candidates = sorted(zip((-scores).tolist(), rows.doc_ids_of(found), found.tolist(), strict=True))
     return tuple(
         RankedDocument(doc_id, rank, -negated, row)
         for rank, (negated, doc_id, row) in enumerate(candidates[:k], start=1)

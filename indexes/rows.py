@@ -74,6 +74,11 @@ class Rows:
         """Return the document that the chunk in a row belongs to."""
         return str(self.doc_ids[row].as_py())
 
+    def doc_ids_of(self, rows: npt.NDArray[np.int64]) -> list[str]:
+        """Return the documents of many rows, in their order; much faster than one by one."""
+        found: list[str] = self.doc_ids.dictionary.take(pa.array(self.document_codes[rows])).to_pylist()
+        return found
+
 
 def write_rows(path: Path, rows: Rows) -> None:
     """Write the map to `path`, which is replaced only when the new file is complete on the disk."""

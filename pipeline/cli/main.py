@@ -13,6 +13,9 @@ from collections.abc import Sequence
 import click
 
 from pipeline.cli.build_commands import builds_command, prune_command, rollback_command
+from pipeline.cli.compare_command import compare_command
+from pipeline.cli.diagnose_command import diagnose_command
+from pipeline.cli.evaluate_command import evaluate_command
 from pipeline.cli.options import EPILOG
 from pipeline.cli.query_command import query_command
 from pipeline.cli.run_commands import (
@@ -22,6 +25,8 @@ from pipeline.cli.run_commands import (
     inspect_command,
     reembed_command,
 )
+from pipeline.cli.serve_command import serve_command
+from pipeline.cli.sweep_command import sweep_command, tune_command
 from pipeline.errors import LastpageError
 
 EXIT_INTERRUPTED = 130
@@ -40,6 +45,7 @@ def cli() -> None:
     \b
     lastpage index                              the built-in example corpus and model
     lastpage query "When does finally run?"     ask both arms
+    lastpage compare --queries questions.tsv    compare them over many questions
     lastpage index --corpus notes/              your own texts
     """
 
@@ -47,7 +53,13 @@ def cli() -> None:
 for command in (
     index_command,
     query_command,
+    serve_command,
+    compare_command,
     inspect_command,
+    diagnose_command,
+    evaluate_command,
+    sweep_command,
+    tune_command,
     reembed_command,
     chunk_command,
     embed_command,
