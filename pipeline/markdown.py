@@ -24,7 +24,7 @@ _FRONT_MATTER = re.compile(r"---[ \t\r]*\n(?=[\w-]+:)(?:[^\n]*\n)*?---[ \t\r]*$"
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading; `start` is the place of its first `#`, or of its text if it is underlined; `end` its last."""
+    """A heading; `start` is the place of its first `#`, or of its text if it is underlined."""
 
     level: int
     text: str
