@@ -109,7 +109,8 @@ def write_jsonl(path: Path, records: list[dict[str, Any]]) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
+# For each module anew: while it runs, playwright's event loop is the thread's, and no test can have its own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium without a window; skips where there is none, unless LASTPAGE_REQUIRE_BROWSER is set."""
     from playwright.sync_api import sync_playwright

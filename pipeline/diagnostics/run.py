@@ -77,6 +77,9 @@ class Diagnoser:
             cache = ArrayCache(files.cache, self.identity, reporter.say)
             diagnosis, measured = self._measure(cache, reporter)
             write_similarities(files.similarities, self.plan.documents, measured)
+            # Those of an earlier run would stand beside figures that know nothing of them.
+            for path in files.root.glob(f"{files.attention_plot.name}.*"):
+                path.unlink()
             if measured.attention is not None:
                 write_attention(files.attention, self.plan.documents, measured.arms, measured.attention)
             _write_presentation(diagnosis, files)

@@ -123,6 +123,7 @@ def _score_systems(
     k = config.evaluate.k
     depth = max(k, DEPTH)
     systems = [*config.arms, *([BM25] if config.evaluate.bm25 else [])]
+    _forget_rankings(EvaluationFiles(layout.root))
     with reporter.task("searching", len(systems), "systems") as advance:
         for system in systems:
             if system == BM25:
@@ -132,6 +133,13 @@ def _score_systems(
             write_run(EvaluationFiles(layout.root).run(system), system, rankings.lists())
             yield system, score_rankings(data, rankings, k=k)
             advance(1)
+
+
+def _forget_rankings(files: EvaluationFiles) -> None:
+    """Remove the rankings of an earlier evaluation, whose systems may be others."""
+    one = files.run("any")
+    for path in one.parent.glob(f"*{one.suffix}"):
+        path.unlink()
 
 
 def _result(
@@ -145,7 +153,7 @@ def _result(
     tables = Tables.of(data, config.evaluate, embedded.lengths)
     truncation = count_truncation(data, embedded.lengths)
     first, *others = config.arms
-    with reporter.task("statistics", 2 * len(scores), "tables") as advance:
+    with reporter.task("statistics", len(scores) + len(others), "tables") as advance:
         systems = []
         for name, of_system in scores.items():
             systems.append(tables.system(name, of_system))

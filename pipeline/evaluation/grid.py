@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import inf
 
 from pipeline.config import ArmSettings, Config, LayerSelection, SpecialTokenMass
 from pipeline.errors import UsageError
@@ -41,6 +42,10 @@ class Setting:
 class Grid:
     """The values to combine; plain is always among the settings, once for each chunk budget.
 
+    Attributes:
+        chunk_tokens: each once and the largest first, in whatever order they are given: gains are counted
+            from plain with the first. None stands for as many as the model takes, and so before all others.
+
     Raises:
         UsageError: a dimension without values.
     """
@@ -56,6 +61,8 @@ class Grid:
         for name in ("baskets", "strengths", "layers", "masses", "chunk_tokens"):
             if not getattr(self, name):
                 raise UsageError(f"the grid has no {name}; give at least one value")
+        budgets = sorted(set(self.chunk_tokens), key=lambda tokens: -inf if tokens is None else -tokens)
+        object.__setattr__(self, "chunk_tokens", tuple(budgets))
 
     def arms(self) -> dict[str, ArmSettings]:
         """The arms by name, plain first; strengths of 0 are plain and not repeated."""

@@ -5,8 +5,8 @@ Position groups (`psi_test`), the null hypothesis being that position does not m
 - the same questions in every group: groups change places within each cluster;
 - independent queries: groups change places over all queries;
 - queries that share documents, groups unequal within them: the sign of each cluster's deviations from the
-  group means is flipped (the wild cluster bootstrap of Cameron, Gelbach and Miller 2008), since no exchange
-  of labels would leave the clusters intact.
+  overall mean is flipped (the wild cluster bootstrap of Cameron, Gelbach and Miller 2008, with the null
+  hypothesis imposed), since no exchange of labels would leave the clusters intact.
 
 Arms (`arm_p_values`), the null hypothesis being that the arms are alike: the arms change places within each
 cluster, which is the sign-flip test of paired differences.
@@ -99,7 +99,9 @@ def _signs_flipped(
     values: Floats, design: Design, rounds: int, generator: np.random.Generator
 ) -> Iterator[Floats]:
     sizes = design.counts.sum(axis=0)
-    deviations = design.sums(values - design.means(values)[design.groups])
+    # From the overall mean, not from each group's: those have taken up part of the noise, and p-values of few
+    # clusters would come out too small.
+    deviations = design.sums(values - values.mean())
     for n_rounds in _parts(rounds, design.n_clusters):
         signs = generator.choice((-1.0, 1.0), size=(n_rounds, design.n_clusters))
         yield values.mean() + signs @ deviations / sizes

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.chunking import Chunker
 from pipeline.chunking.meter import TokenMeter
-from pipeline.config import Config
+from pipeline.config import ChunkSettings, Config
 from pipeline.corpus import open_corpus
 from pipeline.errors import DataError
 from pipeline.evaluation.grid import only_plain
@@ -112,10 +112,13 @@ class _Reading:
         return Cost(n_vectors, self._n_documents, self._encoder.dimension)
 
     def chunks(self, budget: int | None, *, reserve: int = 0) -> Iterator[Chunk]:
-        """Stream the chunks of the corpus, each with room for `reserve` more tokens."""
-        chunker = self._chunker(budget)
+        """Stream the chunks of the corpus; with a reserve, without context and with room for more tokens."""
+        settings = self._config.chunk.model_copy(update={"max_tokens": budget})
+        chunker = self._chunker(settings)
         if reserve:
-            chunker = self._chunker(max(1, chunker.max_tokens - reserve))
+            # Passages change places, so that a context from elsewhere in the document would be wrong.
+            room = max(1, chunker.max_tokens - reserve)
+            chunker = self._chunker(settings.model_copy(update={"max_tokens": room, "context": "none"}))
         self._n_documents, self.skipped = 0, Counter()
         with self._reporter.task("reading", None, "documents") as advance:
             for _, chunks in chunker.stream(self._documents()):
@@ -138,9 +141,7 @@ class _Reading:
                 passages.append(passage)
         return passages, left_out
 
-    def _chunker(self, max_tokens: int | None) -> Chunker:
-        # Passages change places, so that a context from elsewhere in the document would be wrong.
-        settings = self._config.chunk.model_copy(update={"max_tokens": max_tokens, "context": "none"})
+    def _chunker(self, settings: ChunkSettings) -> Chunker:
         encoder = self._encoder
         return Chunker(
             encoder.tokenizer, settings, max_length=encoder.max_length, prompt=encoder.document_prompt

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -135,7 +135,7 @@ def pseudo_set(passages: Sequence[Passage], *, name: str, n_words: int) -> Evalu
         corpora=corpora,
         queries=queries,
         left_out={},
-        fingerprint=fingerprint([[passage.rotations() for passage in passages], n_words]),
+        fingerprint=fingerprint([[asdict(passage) for passage in passages], n_words]),
         read_documents=lambda: _documents(passages),
     )
 

@@ -114,16 +114,16 @@ class Design:
 
 
 def harmonic_mean(means: Floats) -> Floats:
-    """The harmonic mean over the last axis; 0 where any mean is 0."""
-    positive = (means > 0).all(axis=-1)
-    inverse = np.divide(1.0, means, out=np.full_like(means, np.nan), where=means > 0)
-    return np.where(positive, means.shape[-1] / inverse.sum(axis=-1), 0.0)
+    """The harmonic mean over the last axis; 0 where any mean is 0, NaN where one is not defined."""
+    # A NaN stays one: in a resample a group without queries must not pass for one that scored 0.
+    inverse = np.divide(1.0, means, out=np.full_like(means, np.inf), where=~(means <= 0))
+    return np.asarray(means.shape[-1] / inverse.sum(axis=-1))
 
 
 def position_sensitivity(means: Floats) -> Floats:
-    """PSI over the last axis: 1 - min / max; 0 where all means are 0."""
+    """PSI over the last axis: 1 - min / max; 0 where all means are 0, NaN where one is not defined."""
     highest = np.asarray(means.max(axis=-1))
-    ratio = np.divide(means.min(axis=-1), highest, out=np.ones_like(highest), where=highest > 0)
+    ratio = np.divide(means.min(axis=-1), highest, out=np.ones_like(highest), where=~(highest <= 0))
     return np.asarray(1.0 - ratio)
 
 

@@ -27,18 +27,28 @@ from pipeline.evaluation.sweep import Row, SweepResult
 _CURVES = 5
 # Sorts before every budget in tokens: the largest chunks come first.
 _NO_BUDGET = 10**9
+_FIGURES = _CURVES_FIGURE, _FRONTIER, _HEAT_MAP, _COSTS = "position-curves", "frontier", "heat-map", "costs"
 _VECTORS, _BYTES = "vectors a document", "index, MB"
 _EMBED, _QUERY = "embedding time, times plain", "query latency, ms"
 
 
 def write_sweep(result: SweepResult, files: SweepFiles) -> list[Path]:
-    """Write results, table and figures; return the figures' paths."""
+    """Write results, table and figures in the place of an earlier sweep's; return the figures' paths."""
+    _forget_earlier(files)
     write_json(files.results, result.as_json())
     with atomic_path(files.table) as temporary:
         pq.write_table(pa.Table.from_pylist(result.as_json()["rows"]), temporary)
     if result.timings:
         write_json(files.timings, {name: asdict(timing) for name, timing in result.timings.items()})
     return draw_sweep(result, files)
+
+
+def _forget_earlier(files: SweepFiles) -> None:
+    """Remove what this grid may not make again: it would stand beside figures of another grid."""
+    files.timings.unlink(missing_ok=True)
+    for stem in map(files.figure, _FIGURES):
+        for path in stem.parent.glob(f"{stem.name}.*"):
+            path.unlink()
 
 
 def draw_sweep(result: SweepResult, files: SweepFiles) -> list[Path]:
@@ -49,20 +59,20 @@ def draw_sweep(result: SweepResult, files: SweepFiles) -> list[Path]:
         (_point(row) for row in result.rows), key=lambda point: (point.family != PLAIN, point.family)
     )
     paths = [
-        *position_curves(curves, files.figure("position-curves"), measure=result.measure),
-        *frontier_scatter(points, files.figure("frontier"), x_label="PSI (lower is fairer)", y_label=quality),
+        *position_curves(curves, files.figure(_CURVES_FIGURE), measure=result.measure),
+        *frontier_scatter(points, files.figure(_FRONTIER), x_label="PSI (lower is fairer)", y_label=quality),
     ]
     if len(_baskets(result)) * len(_strengths(result)) > 1:
         panels = _heat_panels(result)
         rows = [f"{basket}" for basket in _baskets(result)]
         columns = [f"{strength:g}" for strength in _strengths(result)]
-        stem = files.figure("heat-map")
+        stem = files.figure(_HEAT_MAP)
         n_across = len({str(row.setting.calibration.layers) for row in _calibrated(result)})
         paths += heat_map(panels, stem, rows=rows, columns=columns, n_across=n_across, label="harmonic mean")
     if len(_budgets(result)) > 1:
         costs = [_VECTORS, _BYTES, *([_EMBED, _QUERY] if result.timings else [])]
         series = [_cost_series(result, arm) for arm in _arms_to_follow(result)]
-        paths += cost_panels(series, files.figure("costs"), costs=costs, measure=result.measure)
+        paths += cost_panels(series, files.figure(_COSTS), costs=costs, measure=result.measure)
     return paths
 
 

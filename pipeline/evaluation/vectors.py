@@ -10,11 +10,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.artifacts import EvaluationFiles, RunLayout, fingerprint
+from pipeline.chunking import RULES
 from pipeline.chunking.table import content_key
 from pipeline.config import Config, ModelSettings
 from pipeline.embedding import EmbedPlan, EmbedSummary, PendingTasks, ShardStore, carry_out
@@ -141,11 +143,13 @@ def _cut(
     made_from = fingerprint(
         {
             "data": data.fingerprint,
-            "chunk": chunk_settings(config).model_dump(mode="json") if is_chunked(config.evaluate) else None,
+            "chunk": _chunk_identity(config) if is_chunked(config.evaluate) else None,
             "long_documents": config.evaluate.long_documents,
             "model": model.fingerprint,
             "max_length": config.model.max_length,
             "prompt": config.model.document_prompt,
+            # The figures say how many queries are cut, too.
+            "query_prompt": config.model.query_prompt,
         }
     )
     lengths = EvaluationFiles(layout.root).lengths
@@ -163,6 +167,10 @@ def _cut(
     counts["queries_cut"] = sum(encoder.count_query_tokens(text) > encoder.max_length for text in texts)
     table.remember(made_from, counts)
     return counts
+
+
+def _chunk_identity(config: Config) -> dict[str, Any]:
+    return {"rules": RULES, "settings": chunk_settings(config).model_dump(mode="json")}
 
 
 def _embed_documents(

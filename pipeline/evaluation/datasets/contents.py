@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pipeline.corpus.parquet import column_names
-from pipeline.evaluation.datasets.rows import Row, jsonl_rows, parquet_rows, source_file
+from pipeline.evaluation.datasets.records import LabelledDocument
+from pipeline.evaluation.datasets.rows import Row, jsonl_rows, parquet_rows, source_file, text_of
 
 _ID_DIGITS = 16
+_CORPUS = "all"
 
 
 def content_id(text: str) -> str:
     """Name a text by its content, so that equal texts are one document."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_ID_DIGITS]
+
+
+def distinct_documents(rows: Iterable[Row], column: str) -> Iterator[LabelledDocument]:
+    """Stream the distinct texts of a column as the documents of one index, each where it comes first."""
+    seen: set[str] = set()
+    for place, row in rows:
+        text = text_of(row, column, place)
+        doc_id = content_id(text)
+        if doc_id not in seen:
+            seen.add(doc_id)
+            yield LabelledDocument(doc_id, text, _CORPUS, doc_id, place)
 
 
 class FileRows:

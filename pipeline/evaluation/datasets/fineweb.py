@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline.artifacts import fingerprint
 from pipeline.errors import DataError
-from pipeline.evaluation.datasets.contents import content_id
+from pipeline.evaluation.datasets.contents import content_id, distinct_documents
 from pipeline.evaluation.datasets.records import LabelledDocument, Question
 from pipeline.evaluation.datasets.rows import text_of
 from pipeline.evaluation.datasets.squad import RowReader
@@ -21,7 +21,6 @@ LAYOUT = "fineweb"
 EXPECTED = "fineweb: rows with question, content and span_class (beginning, middle, end)"
 COLUMNS = ("question", "content", "span_class")
 GROUPS = ("beginning", "middle", "end")
-_CORPUS = "all"
 # The first release called two of them otherwise.
 _CLASSES = {**{name: name for name in GROUPS}, "before": "beginning", "after": "end"}
 
@@ -38,13 +37,7 @@ class FinewebSource:
 
     def documents(self) -> Iterator[LabelledDocument]:
         """Stream the distinct passages, each where it comes first."""
-        seen: set[str] = set()
-        for place, row in self._reader.rows():
-            text = text_of(row, "content", place)
-            doc_id = content_id(text)
-            if doc_id not in seen:
-                seen.add(doc_id)
-                yield LabelledDocument(doc_id, text, _CORPUS, doc_id, place)
+        return distinct_documents(self._reader.rows(), "content")
 
     def questions(self) -> Iterator[Question]:
         """Stream each question once for every class that it belongs to."""

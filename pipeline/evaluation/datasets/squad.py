@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from pipeline.artifacts import fingerprint
 from pipeline.errors import DataError
-from pipeline.evaluation.datasets.contents import content_id
+from pipeline.evaluation.datasets.contents import content_id, distinct_documents
 from pipeline.evaluation.datasets.positions import SQUAD_GROUPS, squad_group
 from pipeline.evaluation.datasets.records import LabelledDocument, Question
 from pipeline.evaluation.datasets.rows import Row, require, source_file, text_of, whole_number
@@ -26,7 +26,6 @@ EXPECTED = (
 )
 COLUMNS = ("id", "context", "question", "answers")
 UNANSWERABLE = "unanswerable questions"
-_CORPUS = "all"
 
 
 class RowReader(Protocol):
@@ -52,13 +51,7 @@ class SquadSource:
 
     def documents(self) -> Iterator[LabelledDocument]:
         """Stream the distinct paragraphs, each where it comes first."""
-        seen: set[str] = set()
-        for place, row in self._reader.rows():
-            text = text_of(row, "context", place)
-            doc_id = content_id(text)
-            if doc_id not in seen:
-                seen.add(doc_id)
-                yield LabelledDocument(doc_id, text, _CORPUS, doc_id, place)
+        return distinct_documents(self._reader.rows(), "context")
 
     def questions(self) -> Iterator[Question]:
         """Stream the questions that have an answer."""

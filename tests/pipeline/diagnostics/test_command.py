@@ -65,6 +65,15 @@ def test_a_run_leaves_a_table_rows_plots_and_a_page(lastpage, options, tmp_path)
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+def test_a_run_without_attention_leaves_none_of_an_earlier_one(lastpage, options, tmp_path):
+    lastpage(*options)
+    again = lastpage(*options, "--attention-documents", 0)
+    assert again.code == 0, again.err
+    run = tmp_path / "runs" / "diagnose-tiny-model-notes-jsonl"
+    assert sorted(path.name for path in run.glob("attention.*")) == []
+    assert (run / "profile.png").exists()
+
+
 def test_json_has_everything_and_strengths_are_arms(lastpage, options):
     value = lastpage(*options, "--json", "--strength", "0.5,1").json
     assert list(value["calibrations"]) == ["plain", "strength-0.5", "strength-1"]

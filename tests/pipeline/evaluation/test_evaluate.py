@@ -106,6 +106,8 @@ def test_rankings_are_a_run_file(lastpage: Command, options: list[str]) -> None:
         "calibrated",
         "bm25",
     }
+    assert lastpage("evaluate", *options, "--no-bm25").code == 0
+    assert not Path("runs/evaluate-set/rankings/bm25.trec").exists()
 
 
 def test_a_warm_evaluation_embeds_nothing_and_says_the_same(lastpage: Command, options: list[str]) -> None:
@@ -131,6 +133,16 @@ def test_another_strength_embeds_one_arm_and_a_smaller_chunk_only_its_texts(
     assert chunked["cost"]["vectors_per_document"] > 2
     assert chunked["this_time"]["vectors_made"]["queries"] == 0
     assert chunked["documents"]["cut"] == 0
+
+
+def test_a_longer_query_prompt_cuts_queries_though_the_documents_stay(
+    lastpage: Command, options: list[str]
+) -> None:
+    assert lastpage("evaluate", *options, "--json").json["documents"]["queries_cut"] == 0
+    prompt = "cat " * 63
+    longer = lastpage("evaluate", *options, "--set", f"model.query_prompt={prompt}", "--json").json
+    assert longer["documents"]["queries_cut"] == 36
+    assert longer["this_time"]["vectors_made"] == {"plain": 0, "calibrated": 0, "queries": 36}
 
 
 def test_a_run_that_lost_a_shard_makes_only_that_again(lastpage: Command, options: list[str]) -> None:

@@ -122,6 +122,21 @@ def test_the_same_seed_gives_the_same_figures() -> None:
     assert summarise(values, design, rounds=200, seed=4) != summarise(values, design, rounds=200, seed=5)
 
 
+def test_a_resample_that_misses_a_group_does_not_count_as_a_score_of_0() -> None:
+    """Group b stands in 2 of 60 clusters, so that every eighth resample has none of it."""
+    values = np.random.default_rng(0).uniform(0.6, 0.9, 120)
+    clusters = [*range(60), *(number % 2 for number in range(60))]
+    design = Design(["a"] * 60 + ["b"] * 60, clusters=labels(clusters))
+
+    summary = summarise(values, design, rounds=500)
+    compared = compare_arms(values, values - 0.1, design, rounds=500)
+
+    assert np.isnan(harmonic_mean(np.array([0.5, np.nan])))
+    assert np.isnan(position_sensitivity(np.array([0.5, np.nan])))
+    assert summary.harmonic_mean.low > 0.6
+    assert compared.harmonic_mean.low == pytest.approx(0.1, abs=0.01)
+
+
 # -- designs -------------------------------------------------------------------------------------------
 
 
@@ -212,6 +227,18 @@ def test_p_values_are_uniform_where_position_does_not_matter(make: Maker) -> Non
 
     assert stats.kstest(p_values, "uniform").pvalue > 0.01
     assert np.mean(np.array(p_values) <= 0.05) < 0.09
+
+
+def test_few_clusters_make_no_false_alarms() -> None:
+    alarms = []
+    for seed in range(N_SETS):
+        rng = np.random.default_rng(seed)
+        papers = np.repeat(np.arange(12), rng.integers(1, 8, 12))
+        design = Design(labels(rng.integers(3, size=len(papers))), clusters=labels(papers))
+        values = hits(mixed(rng, rng.normal(size=12)[papers]), np.full(len(papers), 0.8))
+        alarms.append(psi_test(values, design, rounds=ROUNDS, seed=seed).p_value <= 0.05)
+
+    assert np.mean(alarms) < 0.09
 
 
 def test_p_values_of_arms_are_uniform_where_they_are_alike() -> None:

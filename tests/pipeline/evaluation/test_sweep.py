@@ -148,6 +148,12 @@ def test_masses_and_layer_lists_have_names_of_their_own() -> None:
     Config(arms=grid.arms())  # the names are allowed
 
 
+def test_gains_are_counted_from_the_largest_chunks_whatever_the_order_given() -> None:
+    grid = Grid(strengths=(0.0,), chunk_tokens=(126, None, 254, 126))
+
+    assert [setting.name for setting in grid.settings()] == ["plain", "plain@254", "plain@126"]
+
+
 def test_an_empty_dimension_is_refused() -> None:
     with pytest.raises(UsageError, match="no baskets"):
         Grid(baskets=())
@@ -215,6 +221,17 @@ def test_the_command_prints_the_frontier(command: Callable[..., Outcome]) -> Non
     assert "* " in printed.out
     assert "vectors/doc" in printed.out
     assert "embed x" not in printed.out
+
+
+def test_a_smaller_sweep_leaves_no_figures_and_times_of_a_larger_one(
+    command: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    command("--chunk-tokens", "none,16")
+    again = command("--basket", "4", "--strength", "1", "--no-timing", "--json")
+
+    assert again.code == 0, again.err
+    assert sorted(str(path) for path in (tmp_path / "out/plots").iterdir()) == sorted(again.json["figures"])
+    assert not (tmp_path / "out/timings.json").exists()
 
 
 @pytest.mark.parametrize(

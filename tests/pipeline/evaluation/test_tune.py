@@ -149,6 +149,36 @@ def test_tune_measures_the_corpus_and_keeps_what_it_found(
     ] == times
 
 
+def test_a_corpus_with_new_ids_is_measured_anew_in_the_same_run(
+    tune: Callable[..., Outcome], corpus: Path
+) -> None:
+    once = ("--json", "--chunk-tokens", "none")
+    tune(*once)
+    rows = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
+    write_jsonl(corpus, [{**row, "id": f"renamed-{row['id']}"} for row in rows])
+
+    renamed = tune(*once)
+
+    assert renamed.code == 0, renamed.err
+    assert {row["harmonic_mean"] > 0 for row in renamed.json["sweep"]["rows"]} == {True}
+
+
+def test_sizes_count_the_context_that_an_index_would_embed(
+    tune: Callable[..., Outcome], corpus: Path
+) -> None:
+    """A title takes the room of text, so that the same corpus makes more chunks."""
+    rows = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
+    write_jsonl(corpus, [{**row, "title": " ".join(WORDS[:5])} for row in rows])
+
+    sizes = [
+        {size["chunk_tokens"]: size["vectors"] for size in tune("--json", *options).json["corpus"]["sizes"]}
+        for options in ((), ("--set", "chunk.context=title"))
+    ]
+
+    assert sizes[0][None] == sizes[1][None] == 60
+    assert sizes[1][16] > sizes[0][16]
+
+
 def test_limits_keep_smaller_chunks_out_of_the_proposal(tune: Callable[..., Outcome]) -> None:
     result = tune("--json", "--max-vectors", "1.5").json
 
