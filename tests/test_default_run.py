@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,4 +64,9 @@ def test_the_report_reads_well(indexed: Path) -> None:
     lines = asked.stdout.splitlines()
     assert lines[0].startswith("query  If I return")
     assert all(len(line) <= 120 for line in lines)
-    assert any("% of chunk" in line for line in lines)
+    heading = next(line for line in lines if "movement" in line)
+    columns = "calibrated  plain  movement  document  best chunk  answer at  why  what seems to answer"
+    assert heading.split() == columns.split()
+    rows = lines[lines.index(heading) + 1 :]
+    assert sum(bool(re.match(r" +\d+ +\S+ ", row)) for row in rows) >= 10
+    assert any(verdict in row for row in rows for verdict in ("late answer", "uncertain", "not position"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from pipeline.cli.data_options import DataOptions, data_options_without
 from pipeline.cli.options import EPILOG, RunOptions, run_options
@@ -200,7 +201,9 @@ def tune_command(
 
     config = _tune_config(options)
     layout = _layout(config)
-    grid = _configured_first(Grid(**dimensions), config)
+    source = ctx.get_parameter_source("chunk_tokens")
+    asked_for = source is not ParameterSource.DEFAULT
+    grid = _configured_first(Grid(**dimensions), config, were_asked_for=asked_for)
     limits = Limits(max_vectors, _bytes(max_bytes) if max_bytes is not None else None)
     reporter = RichReporter(quiet=options.quiet)
     with run_lock(layout):
@@ -225,13 +228,22 @@ def _tune_config(options: RunOptions) -> Config:
     return config.model_copy(update={"run": (run.parent / f"tune-{run.name}").as_posix()})
 
 
-def _configured_first(grid: Grid, config: Config) -> Grid:
-    """Put the configured budget, which is what is done now, in the place of none, and drop larger ones."""
+def _configured_first(grid: Grid, config: Config, *, were_asked_for: bool) -> Grid:
+    """Put the configured budget, which is what is done now, before smaller ones; `none` stands for it.
+
+    Raises:
+        UsageError: a larger one was asked for.
+    """
     own = config.chunk.max_tokens
-    budgets = [own if budget is None else budget for budget in grid.chunk_tokens]
-    if own is not None:
-        budgets = [budget for budget in budgets if budget is not None and budget <= own]
-    return replace(grid, chunk_tokens=tuple(dict.fromkeys(budgets)))
+    others = [budget for budget in grid.chunk_tokens if budget is not None]
+    larger = [budget for budget in others if own is not None and budget > own]
+    if larger and were_asked_for:
+        raise UsageError(
+            f"--chunk-tokens {larger[0]} is more than chunk.max_tokens = {own}, which is what is done now; "
+            "raise that, or leave the larger budget out"
+        )
+    smaller = [budget for budget in others if budget not in larger]
+    return replace(grid, chunk_tokens=tuple(dict.fromkeys([own, *smaller])))
 
 
 def _layout(config: Config) -> RunLayout:

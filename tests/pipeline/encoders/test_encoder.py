@@ -147,11 +147,12 @@ def test_a_text_of_8192_tokens_among_short_ones_is_embedded_within_the_budget(tm
     texts = ["cat dog", "river " * 8190, *["late early"] * 30]
     vectors = encoder.encode_documents(texts)
     assert max(areas) == 8192
-    whole = Encoder.load(
+    ample = Encoder.load(
         str(folder), {"plain": None, "calibrated": FIRST_LAYER}, device="cpu", tokens_per_batch=10**6
-    ).encode_documents(texts)
-    for name in ("plain", "calibrated"):
-        np.testing.assert_allclose(vectors[name], whole[name], atol=1e-5)
+    )
+    for row, text in enumerate(texts[:3]):  # each alone: padded to 8,192 tokens, all would take 11 GB
+        for name, alone in ample.encode_documents([text]).items():
+            np.testing.assert_allclose(vectors[name][row], alone[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

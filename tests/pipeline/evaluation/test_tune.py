@@ -149,6 +149,16 @@ def test_tune_measures_the_corpus_and_keeps_what_it_found(
     ] == times
 
 
+def test_what_is_done_now_is_measured_even_if_only_smaller_budgets_are_named(
+    tune: Callable[..., Outcome],
+) -> None:
+    found = tune("--json", "--chunk-tokens", "16").json
+    assert {size["chunk_tokens"] for size in found["corpus"]["sizes"]} == {None, 16}
+    refused = tune("--chunk-tokens", "32,16", "--set", "chunk.max_tokens=20")
+    assert refused.code == 2
+    assert "--chunk-tokens 32 is more than chunk.max_tokens = 20" in refused.err
+
+
 def test_a_corpus_with_new_ids_is_measured_anew_in_the_same_run(
     tune: Callable[..., Outcome], corpus: Path
 ) -> None:
