@@ -148,6 +148,18 @@ class VectorIndex:
         order = np.lexsort((rows, -scores))[:depth]
         return Hits(rows[order], scores[order])
 
+    def scores(self, rows: RowArray, query: FloatArray) -> FloatArray:
+        """Return the scores (n,) float32 of rows (n,) that are known already, equal to those of a search.
+
+        Raises:
+            InvalidQueryError: a row that the index does not hold, or a query that cannot be searched.
+        """
+        vector = _checked_query(query, self.dim)
+        outside = rows[(rows < 0) | (rows >= self.n_rows)]
+        if outside.size:  # FAISS would read past its end
+            raise InvalidQueryError(f"there is no row {outside[0]}: the index holds {self.n_rows} rows")
+        return self._scores(rows, vector)
+
     def _nearest(self, vector: FloatArray, depth: int, *, params: Any) -> RowArray:
         if (depth := min(depth, self.n_rows)) == 0:
             return np.empty(0, np.int64)

@@ -297,13 +297,18 @@ class Run:
         wanted = fingerprint(
             {
                 "chunks": chunks["sha256"],
+                # Titles and metadata lie in a build too: answers show them and filters ask for them.
+                "documents": self._documents.record["sha256"],
                 "arms": self._model.identities(),
                 "index": self.config.index.model_dump(mode="json"),
             }
         )
         build = current_build(self.layout.root)
         if build is not None and build.manifest.application.get("fingerprint") == wanted:
-            return StageResult(Stage.INDEX, False, time.monotonic() - started, {"build": build.build_id})
+            notes = _arm_notes(self.config)
+            return StageResult(
+                Stage.INDEX, False, time.monotonic() - started, {"build": build.build_id}, notes
+            )
         stores = self._stores()
         n_rows = chunks["figures"]["chunks"]
         inputs = IndexInputs(
@@ -313,7 +318,8 @@ class Run:
         with self._reporter.task("indexing", n_rows * len(stores), "rows") as advance:
             build, note = publish_build(self.layout.root, inputs, n_rows=n_rows, dim=dim, progress=advance)
         figures = {"build": build.build_id, "rows": n_rows, "dimension": dim}
-        return StageResult(Stage.INDEX, True, time.monotonic() - started, figures, (note,) if note else ())
+        notes = (*((note,) if note else ()), *_arm_notes(self.config))
+        return StageResult(Stage.INDEX, True, time.monotonic() - started, figures, notes)
 
     def _build_manifest(self, wanted: str) -> dict[str, Any]:
         return {
@@ -330,6 +336,15 @@ class Run:
 
 def _unchanged(stage: Stage, started: float, figures: Mapping[str, Any]) -> StageResult:
     return StageResult(stage, False, time.monotonic() - started, figures)
+
+
+def _arm_notes(config: Config) -> tuple[str, ...]:
+    if len(config.arms) > 1:
+        return ()
+    return (
+        f"one arm only ({next(iter(config.arms))}), so that queries have nothing to compare; arms in a "
+        "file take the place of the default ones: name [arms.plain] with strength = 0.0 there too",
+    )
 
 
 def _context_notes(figures: Mapping[str, Any]) -> tuple[str, ...]:

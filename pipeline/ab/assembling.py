@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from indexes import (
-    Movement,
-    OpenBuild,
-    RankedDocument,
-    Ranking,
-    jaccard,
-    kendall_tau,
-    rank_biased_overlap,
-)
+from indexes import Movement, OpenBuild, RankedDocument, Ranking
 from pipeline.ab.embedder import EncodedQuery
 from pipeline.ab.explain import Asked, Findings
 from pipeline.ab.lookup import Tables
-from pipeline.ab.results import ABResult, ArmResult, DocumentResult, Hit, RankedHit
+from pipeline.ab.results import ABResult, ArmResult, DocumentResult, Hit, RankedHit, overlap
 
 
 class Assembler:
@@ -38,7 +30,6 @@ class Assembler:
         seconds: Mapping[str, float],
     ) -> ABResult:
         """The result of comparing two arms; without findings nothing is explained."""
-        k, reference, other = asked.k, asked.reference.doc_ids, asked.other.doc_ids
         return ABResult(
             query=query.text,
             n_tokens=query.n_tokens,
@@ -46,14 +37,12 @@ class Assembler:
             build_id=self._build_id,
             reference_arm=self._reference_arm,
             other_arm=asked.arm,
-            k=k,
+            k=asked.k,
             depth=depth,
             n_documents=self._n_documents,
             documents=tuple(self._document(asked, movement, findings) for movement in asked.movements),
-            jaccard=jaccard(reference, other, k),
-            rbo=rank_biased_overlap(reference[:k], other[:k]),
-            kendall_tau=kendall_tau(reference[:k], other[:k]),
             seconds=dict(seconds),
+            **overlap(asked.reference, asked.other, asked.k),
         )
 
     def ranked(

@@ -11,7 +11,7 @@ from pipeline.ab.results import ABResult, ArmResult
 from pipeline.ab.search import ABSearcher
 
 # Queries are embedded so many at a time.
-_QUERIES_PER_BATCH = 32
+QUERIES_PER_BATCH = 32
 
 Scored = tuple[str, float]
 
@@ -59,8 +59,8 @@ def compare_queries(
         others: the arms to compare with the reference; by default all.
         explain: find evidence and say why documents moved.
     """
-    for first in range(0, len(queries), _QUERIES_PER_BATCH):
-        batch = queries[first : first + _QUERIES_PER_BATCH]
+    for first in range(0, len(queries), QUERIES_PER_BATCH):
+        batch = queries[first : first + QUERIES_PER_BATCH]
         for query, encoded in zip(batch, searcher.encode([query.text for query in batch]), strict=True):
             gold = gold_spans(query)
             result = searcher.search_arms(

@@ -33,6 +33,7 @@ class EncodedQuery:
         n_tokens: with prompt and special tokens, before any cut.
         truncated: whether the model saw only its beginning.
         seconds: what embedding took; its share, where it was one of many.
+        batch_seconds: what embedding took all of them together: so long its answer waited for its vector.
     """
 
     text: str
@@ -40,6 +41,7 @@ class EncodedQuery:
     n_tokens: int
     truncated: bool
     seconds: float
+    batch_seconds: float
 
 
 class VectorCache:
@@ -104,10 +106,10 @@ class QueryEmbedder:
         started = time.perf_counter()
         lengths = [self.encoder.count_query_tokens(text) for text in texts]
         vectors = next(iter(self.encoder.encode_queries(texts, truncate=True).values()))
-        seconds = (time.perf_counter() - started) / len(texts)
+        seconds = time.perf_counter() - started
         longest = self.encoder.max_length
         return [
-            EncodedQuery(text, vector, n_tokens, n_tokens > longest, seconds)
+            EncodedQuery(text, vector, n_tokens, n_tokens > longest, seconds / len(texts), seconds)
             for text, vector, n_tokens in zip(texts, vectors, lengths, strict=True)
         ]
 

@@ -8,20 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from indexes import (
-    Movement,
-    MovementStatus,
-    OpenBuild,
-    RankedDocument,
-    Ranking,
-    RowFilter,
-    compare_rankings,
-)
+from indexes import Movement, OpenBuild, RankedDocument, Ranking, compare_rankings
 from pipeline.ab.counterfactual import evidence_first, evidence_last
 from pipeline.ab.embedder import EncodedQuery, QueryEmbedder
 from pipeline.ab.evidence import Evidence, Passage, Question, find_evidence
 from pipeline.ab.gold import GoldSpans, chunk_with_gold, span_in_chunk
 from pipeline.ab.lookup import StoredChunk, Tables
+from pipeline.ab.moves import Move
+from pipeline.ab.results import higher
 from pipeline.ab.verdict import Case, Direction, Explanation, Outcome, Untested, counterfactual_rank, judge
 from pipeline.ab.windows import Span
 from pipeline.config import ArmSettings, ExplainSettings
@@ -44,9 +38,8 @@ class Asked:
         return cls(arm, k, reference, other, compare_rankings(reference, other, k))
 
     def shown(self, movement: Movement) -> RankedDocument:
-        """The place in the arm that ranks the document higher: its chunk shows why it is there."""
-        places = [place for place in (movement.other, movement.reference) if place is not None]
-        return min(places, key=lambda place: place.rank)
+        """The place of a document in the arm that ranks it higher."""
+        return higher(movement.other, movement.reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,21 +128,21 @@ class Explainer:
         self, asked: Asked, places: Mapping[int, _Place], evidence: Mapping[int, Evidence | None]
     ) -> Iterator[_Test]:
         for movement in asked.movements:
-            direction = _direction(movement)
+            move = Move.of(movement)
             row = asked.shown(movement).row
             found, place = evidence[row], places[row]
-            if direction is None or found is None:
+            if move is None or found is None:
                 continue
             case = Case(
                 doc_id=movement.doc_id,
                 arm=self._reference_arm,
-                direction=direction,
+                direction=move.direction,
                 k=asked.k,
                 reference_rank=movement.reference.rank if movement.reference else None,
                 other_rank=movement.other.rank if movement.other else None,
                 position=found.position_in_chunk,
             )
-            text = _turned(place.chunk, found, direction) if place.is_shown else Untested.OTHER_CHUNK
+            text = _turned(place.chunk, found, move.direction) if place.is_shown else Untested.OTHER_CHUNK
             yield _Test(case, row, text)
 
     def _outcomes(self, query: EncodedQuery, tests: Sequence[_Test]) -> dict[str, float | Untested]:
@@ -175,20 +168,8 @@ class Explainer:
     def _reference_scores(self, query: EncodedQuery, doc_id: str) -> dict[int, float]:
         """The reference arm's scores of all chunks of a document, by row."""
         rows = self._tables.rows_of(doc_id)
-        mask = np.zeros(self._build.rows.n_rows, np.bool_)
-        mask[rows.start : rows.stop] = True
-        index = self._build.arms[self._reference_arm]
-        hits = index.search(query.vector, len(rows), allowed=RowFilter(mask))
-        return dict(zip(hits.rows.tolist(), hits.scores.tolist(), strict=True))
-
-
-def _direction(movement: Movement) -> Direction | None:
-    """Which way a document moved; None for one that stayed, or that only a tie put where it is."""
-    if movement.status in (MovementStatus.SAME, MovementStatus.TIED):
-        return None
-    if movement.status is MovementStatus.ENTERED or (movement.rank_change or 0) > 0:
-        return Direction.UP
-    return Direction.DOWN
+        scores = self._build.arms[self._reference_arm].scores(np.array(rows), query.vector)
+        return dict(zip(rows, scores.tolist(), strict=True))
 
 
 def _turned(chunk: StoredChunk, evidence: Evidence, direction: Direction) -> str | Untested:

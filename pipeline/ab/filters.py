@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -68,13 +69,14 @@ class MetadataFilter:
     def __init__(self, build: OpenBuild) -> None:
         self._build_id = build.build.build_id
         self._rows = build.rows
+        self._reading = Lock()
         # Opened now: the folder of a build that is no longer current may be pruned while it still answers.
         self._file = pq.ParquetFile(BuildFiles(build.build.path).documents, memory_map=True)
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that at least one document has."""
-        return tuple(self._columns)
+        return tuple(self._columns())
 
     def allow(self, conditions: Mapping[str, Condition]) -> RowFilter:
         """Allow the rows of the documents that meet every condition.
@@ -89,15 +91,20 @@ class MetadataFilter:
         return RowFilter.of_documents(self._rows, documents)
 
     def _column(self, name: str) -> _Column:
-        if name not in self._columns:
-            known = ", ".join(self._columns) or "none; name some with corpus.metadata_fields and index again"
+        columns = self._columns()
+        if name not in columns:
+            known = ", ".join(columns) or "none; name some with corpus.metadata_fields and index again"
             raise UnknownFieldError(
                 f"build {self._build_id} has no metadata field {name!r}; there are: {known}"
             )
-        return self._columns[name]
+        return columns[name]
+
+    def _columns(self) -> dict[str, _Column]:
+        with self._reading:  # several threads may come first at once; one reads
+            return self._read_columns
 
     @cached_property
-    def _columns(self) -> dict[str, _Column]:
+    def _read_columns(self) -> dict[str, _Column]:
         codes = {doc_id: code for code, doc_id in enumerate(self._rows.doc_ids.dictionary.to_pylist())}
         found: dict[str, dict[int, str]] = {}
         for batch in self._file.iter_batches(columns=["doc_id", "metadata"]):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from indexes import MovementStatus
+from indexes import Movement, MovementStatus
 from pipeline.ab.results import ABResult, DocumentResult
-from pipeline.ab.verdict import Verdict
+from pipeline.ab.verdict import Direction, Verdict
+from pipeline.positions import position_bin
 
 
 class Third(StrEnum):
@@ -19,7 +20,7 @@ class Third(StrEnum):
     @classmethod
     def of(cls, position: float) -> Third:
         """The third of a relative position, 0 to 1."""
-        return tuple(cls)[min(int(3 * position), 2)]
+        return tuple(cls)[position_bin(position, 3)]
 
 
 class Move(StrEnum):
@@ -31,7 +32,7 @@ class Move(StrEnum):
     FELL = "fell"
 
     @classmethod
-    def of(cls, document: DocumentResult) -> Move | None:
+    def of(cls, document: Movement | DocumentResult) -> Move | None:
         """The move of a document from the reference to the other arm."""
         match document.status:
             case MovementStatus.ENTERED:
@@ -42,6 +43,11 @@ class Move(StrEnum):
                 return cls.ROSE if (document.rank_change or 0) > 0 else cls.FELL
             case MovementStatus.TIED | MovementStatus.SAME:
                 return None
+
+    @property
+    def direction(self) -> Direction:
+        """Up or down."""
+        return Direction.UP if self in (Move.SURFACED, Move.ROSE) else Direction.DOWN
 
 
 def third_of(document: DocumentResult) -> Third | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
-from indexes import MovementStatus
+from indexes import MovementStatus, RankedDocument, Ranking, jaccard, kendall_tau, rank_biased_overlap
 from pipeline.ab.evidence import Evidence
 from pipeline.ab.verdict import Explanation, Verdict
 
@@ -27,6 +27,17 @@ class Hit:
     n_chunks: int
     start: int
     end: int
+
+
+_Place = TypeVar("_Place", Hit, RankedDocument)
+
+
+def higher(other: _Place | None, reference: _Place | None) -> _Place:
+    """The place in the arm that ranks a document higher: its chunk shows why it is there.
+
+    One of them at least is a place; of equally high ones it is the other arm's.
+    """
+    return min((place for place in (other, reference) if place is not None), key=lambda place: place.rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,29 @@ class DocumentResult:
             return None
         return self.reference.rank - self.other.rank
 
+    @property
+    def shown(self) -> Hit:
+        """Its place in the arm that ranks it higher."""
+        return higher(self.other, self.reference)
+
+
+class Overlap(TypedDict):
+    """How alike two top k's are, under the names that `ABResult` has for it."""
+
+    jaccard: float
+    rbo: float
+    kendall_tau: float | None
+
+
+def overlap(reference: Ranking, other: Ranking, k: int) -> Overlap:
+    """Compare the top k's of two rankings."""
+    first, second = reference.doc_ids[:k], other.doc_ids[:k]
+    return {
+        "jaccard": jaccard(first, second, k),
+        "rbo": rank_biased_overlap(first, second),
+        "kendall_tau": kendall_tau(first, second),
+    }
+
 
 @dataclass(frozen=True, slots=True)
 class ABResult:
@@ -74,7 +108,7 @@ class ABResult:
         jaccard: share of the two top k's documents that both have.
         rbo: rank-biased overlap of the two top k's (p = 0.9).
         kendall_tau: tau-b over the union of the two top k's; None where undefined.
-        seconds: wall time by step.
+        seconds: wall time by step; of encode the query's share, where it was embedded with others.
     """
 
     query: str
@@ -148,7 +182,7 @@ class ArmResult:
 
     Attributes:
         documents: at most k, best first.
-        seconds: wall time by step.
+        seconds: wall time by step, as in `ABResult`.
     """
 
     query: str

@@ -6,98 +6,23 @@ the systems that made them cannot be asked again with the evidence moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from indexes import (
-    Movement,
-    RankedDocument,
-    Ranking,
-    compare_rankings,
-    jaccard,
-    kendall_tau,
-    rank_biased_overlap,
-)
+from indexes import Movement, RankedDocument, Ranking, compare_rankings
 from pipeline.ab.comparing import QueryAnswer, gold_spans
 from pipeline.ab.evidence import Passage, Question, Vectors, find_evidence
 from pipeline.ab.queries import Query
-from pipeline.ab.results import ABResult, DocumentResult, Hit
-from pipeline.ab.trec import TrecRun
-from pipeline.errors import DataError
-from pipeline.records import Document, Skipped
+from pipeline.ab.results import ABResult, DocumentResult, Hit, overlap
+from pipeline.ab.run_pair import RunPair
 
 if TYPE_CHECKING:
     from pipeline.ab.embedder import EncodedQuery, QueryEmbedder
 
-_NAMED = 5
 _NOTHING = Ranking((), exhausted=True)
-
-
-@dataclass(frozen=True, slots=True)
-class RunPair:
-    """Two runs, checked against queries and corpus.
-
-    Attributes:
-        reference, other: the runs; their names differ.
-        queries: those that at least one of the runs answers.
-        documents: the corpus as far as the comparison shows it, by id.
-        n_documents: in the whole corpus.
-        k: documents compared.
-        notes: what a reader should know: queries without an answer, ranks that contradict scores.
-    """
-
-    reference: TrecRun
-    other: TrecRun
-    queries: tuple[Query, ...]
-    documents: Mapping[str, Document]
-    n_documents: int
-    k: int
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls,
-        runs: tuple[tuple[Path, TrecRun], tuple[Path, TrecRun]],
-        queries: Sequence[Query],
-        corpus: Iterable[Document | Skipped],
-        *,
-        k: int,
-    ) -> RunPair:
-        """Check two runs, each with its path; the corpus is read once and kept only as far as it is needed.
-
-        Raises:
-            DataError: a run names a query or a document that is not there.
-        """
-        (_, reference), (_, other) = runs
-        asked = {query.query_id for query in queries}
-        for path, run in runs:
-            _refuse_unknown(path, "queries", "query file", run.rankings.keys() - asked)
-        documents, n_documents = _read_corpus(runs, queries, corpus, k)
-        answered = reference.rankings.keys() | other.rankings.keys()
-        reference, other = _named_apart(runs)
-        return cls(
-            reference,
-            other,
-            tuple(query for query in queries if query.query_id in answered),
-            documents,
-            n_documents,
-            k,
-            tuple(_notes((reference, other), queries)),
-        )
-
-    def text_of(self, doc_id: str) -> str:
-        """The text of a document that the comparison shows.
-
-        Raises:
-            DataError: the corpus has no such document.
-        """
-        if doc_id not in self.documents:
-            raise DataError(f"the corpus has no document {doc_id!r}")
-        return self.documents[doc_id].text
 
 
 def compare_runs(pair: RunPair, embedder: QueryEmbedder | None = None) -> Iterator[QueryAnswer]:
@@ -119,71 +44,10 @@ def compare_runs(pair: RunPair, embedder: QueryEmbedder | None = None) -> Iterat
         )
 
 
-def _read_corpus(
-    runs: tuple[tuple[Path, TrecRun], ...],
-    queries: Sequence[Query],
-    corpus: Iterable[Document | Skipped],
-    k: int,
-) -> tuple[dict[str, Document], int]:
-    """The documents that are shown, and how many there are; every one that a run names must be there."""
-    shown = {gold.doc_id for query in queries for gold in query.gold}
-    missing = [{doc_id for ranking in run.rankings.values() for doc_id in ranking.doc_ids} for _, run in runs]
-    for _, run in runs:
-        shown.update(doc_id for ranking in run.rankings.values() for doc_id in ranking.doc_ids[:k])
-    documents, n_documents = {}, 0
-    for document in corpus:
-        if isinstance(document, Document):
-            n_documents += 1
-            for named in missing:
-                named.discard(document.doc_id)
-            if document.doc_id in shown:
-                documents[document.doc_id] = document
-    for (path, _), named in zip(runs, missing, strict=True):
-        _refuse_unknown(path, "documents", "corpus", named)
-    return documents, n_documents
-
-
-def _refuse_unknown(path: Path, kind: str, where: str, names: Iterable[str]) -> None:
-    unknown = sorted(names)
-    if unknown:
-        listed = ", ".join(map(repr, unknown[:_NAMED])) + (", …" if len(unknown) > _NAMED else "")
-        raise DataError(f"{path}: {len(unknown)} {kind} of the run are not in the {where}: {listed}")
-
-
-def _named_apart(runs: tuple[tuple[Path, TrecRun], tuple[Path, TrecRun]]) -> tuple[TrecRun, TrecRun]:
-    """The runs under their tags; under their files' names where the tags are equal, else as A and B."""
-    (first_path, first), (second_path, second) = runs
-    names = [(first.name, second.name), (first_path.stem, second_path.stem), ("A", "B")]
-    a, b = next(pair for pair in names if pair[0] != pair[1])
-    return replace(first, name=a), replace(second, name=b)
-
-
-def _notes(runs: tuple[TrecRun, TrecRun], queries: Sequence[Query]) -> Iterator[str]:
-    n_queries = len(queries)
-    answered = runs[0].rankings.keys() | runs[1].rankings.keys()
-    empty = [query.query_id for query in queries if query.query_id not in answered]
-    if empty:
-        yield (
-            f"neither run has a document for {len(empty)} of {n_queries} queries, which are left out; the "
-            f"first is {empty[0]}"
-        )
-    for run in runs:
-        lacking = sorted(answered - run.rankings.keys())
-        if lacking:
-            first = lacking[0]
-            yield f"{run.name} has no document for {len(lacking)} of {n_queries} queries, such as {first}"
-        if run.n_reordered:
-            yield (
-                f"{run.name}: in {run.n_reordered} of {n_queries} queries the rank column contradicts the "
-                "scores; ordered by score, equal scores by document id"
-            )
-
-
 def _compare(
     pair: RunPair, query: Query, reference: Ranking, other: Ranking, encoded: EncodedQuery | None
 ) -> ABResult:
     movements = compare_rankings(reference, other, pair.k)
-    first, second = reference.doc_ids, other.doc_ids
     return ABResult(
         query=query.text,
         n_tokens=encoded.n_tokens if encoded else 0,
@@ -195,10 +59,8 @@ def _compare(
         depth=max(pair.reference.n_documents, pair.other.n_documents),
         n_documents=pair.n_documents,
         documents=tuple(_document(movement, pair) for movement in movements),
-        jaccard=jaccard(first, second, pair.k),
-        rbo=rank_biased_overlap(first[: pair.k], second[: pair.k]),
-        kendall_tau=kendall_tau(first[: pair.k], second[: pair.k]),
         seconds={},
+        **overlap(reference, other, pair.k),
     )
 
 

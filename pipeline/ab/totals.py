@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from indexes import MovementStatus
-from pipeline.ab.comparing import QueryAnswer
+from pipeline.ab.comparing import QUERIES_PER_BATCH, QueryAnswer
 from pipeline.ab.moves import Move, Third, change, count_moves, third_of
 from pipeline.ab.results import ABResult
 from pipeline.ab.verdict import Verdict
@@ -36,7 +36,7 @@ class GoldFigures:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Wall time of one step in seconds, over all queries."""
+    """Wall time of one step in seconds, over all queries; of embedding, a query's share of its batch's."""
 
     p50: float
     p95: float
@@ -69,6 +69,16 @@ class Totals:
     kendall_tau: float | None
     gold: Mapping[str, Mapping[str, GoldFigures]]
     latency: Mapping[str, Latency]
+
+    @property
+    def batch(self) -> int:
+        """How many queries were embedded together, at most."""
+        return min(self.n_queries, QUERIES_PER_BATCH)
+
+    def step_words(self, step: str) -> str:
+        """What a step's time is the time of."""
+        is_share = step == "encode" and self.batch > 1
+        return f"{step} (share of a batch of up to {self.batch})" if is_share else step
 
     @property
     def has_evidence(self) -> bool:
@@ -133,6 +143,7 @@ class Totals:
                 for arm, groups in self.gold.items()
             },
             "latency_seconds": {step: asdict(latency) for step, latency in self.latency.items()},
+            "queries_per_batch": self.batch if self.latency else None,
         }
 
 

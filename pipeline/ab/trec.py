@@ -2,7 +2,8 @@
 
 Reading orders by descending score, as trec_eval does, and not by the rank column; equal scores stand by
 ascending doc_id, as everywhere here (trec_eval: descending). The columns are separated by white space:
-ids that hold any, or a percent sign, are written percent-encoded.
+ids and tags that hold any, or a percent sign, are written percent-encoded. Reading leaves them as they stand,
+since other programs write percent signs that mean themselves: who knows the ids tells which is which.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
@@ -42,6 +43,25 @@ class TrecRun:
     def n_documents(self) -> int:
         """Documents in the longest ranking."""
         return max((len(ranking) for ranking in self.rankings.values()), default=0)
+
+    @property
+    def doc_ids(self) -> set[str]:
+        """All documents that it names."""
+        return {doc_id for ranking in self.rankings.values() for doc_id in ranking.doc_ids}
+
+    def renamed(self, queries: Mapping[str, str], documents: Mapping[str, str]) -> TrecRun:
+        """The same run under other ids, which are given for each of its own.
+
+        Raises:
+            DataError: two ids of the run become one.
+        """
+        _refuse_merging("queries", self.rankings, queries)
+        rankings = {}
+        for query_id, ranking in self.rankings.items():
+            _refuse_merging("documents", ranking.doc_ids, documents)
+            scores = {documents[document.doc_id]: document.score for document in ranking}
+            rankings[queries[query_id]] = _ranking(scores)
+        return replace(self, rankings=rankings)
 
 
 def read_run(path: Path) -> TrecRun:
@@ -78,7 +98,7 @@ def write_run(path: Path, tag: str, rankings: Iterable[tuple[str, Iterable[tuple
     """
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         for query_id, documents in rankings:
-            file.writelines(_lines(as_word(query_id), documents, tag))
+            file.writelines(_lines(as_word(query_id), documents, as_word(tag)))
 
 
 def _lines(query_id: str, documents: Iterable[tuple[str, float]], tag: str) -> Iterator[str]:
@@ -87,8 +107,18 @@ def _lines(query_id: str, documents: Iterable[tuple[str, float]], tag: str) -> I
 
 
 def as_word(name: str) -> str:
-    """An id as one column: white space and the percent sign are percent-encoded, as in URLs."""
+    """An id or a tag as one column: white space and the percent sign are percent-encoded, as in URLs."""
     return re.sub(r"[\s%]", lambda found: quote(found[0], safe=""), name)
+
+
+def _refuse_merging(kind: str, own: Iterable[str], names: Mapping[str, str]) -> None:
+    first: dict[str, str] = {}
+    for name in own:
+        if (same := first.setdefault(names[name], name)) != name:
+            raise DataError(
+                f"{kind} {same!r} and {name!r} of the run are both {names[name]!r}, once as it is and once "
+                "percent-encoded: give ids without percent signs"
+            )
 
 
 def _parse(line: str, place: str) -> tuple[str, str, int, float, str]:

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sentencex import get_sentence_boundaries
 
+from pipeline.scripts import UNSPACED
+
 # sentencex knows the abbreviations of many languages; for texts of unknown language its English rules also
 # end sentences at the full stops of other scripts.
 _LANGUAGE = "en"
@@ -20,7 +22,7 @@ _TEXTS_REMEMBERED = 4096
 # Words by their first letters: "rotated" meets "rotation" in any language that inflects at the end.
 _STEM = 5
 # Scripts without spaces are taken two characters at a time.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_UNSPACED = re.compile(f"[{UNSPACED}]+")
 _WORD = re.compile(r"\w+")
 
 Span = tuple[int, int]

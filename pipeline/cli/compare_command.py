@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.cli.options import EPILOG
+from pipeline.cli.options import EPILOG, arm_options
 from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
     help="Query file: .jsonl (id, query, perhaps gold) or .tsv (id, query[, doc_id[, start, end]]).",
 )
 @click.option("--run", help="The run directory.  [default: $LASTPAGE_RUN, else the newest below runs/]")
-@click.option(
-    "--arm",
-    "arms",
-    multiple=True,
-    help="An arm to compare with the first one; may be given several times.  [default: the second]",
-)
-@click.option("--all-arms", is_flag=True, help="Compare every arm with the first one.")
+@arm_options
 @click.option(
     "--trec",
     nargs=2,

@@ -76,7 +76,7 @@ def _print_totals(out: Console, totals: Totals) -> None:
         out.print(_gold_table(totals))
     if totals.latency:
         times = ", ".join(
-            f"{step} {1000 * latency.p50:.0f} ms ({1000 * latency.p95:.0f})"
+            f"{totals.step_words(step)} {1000 * latency.p50:.0f} ms ({1000 * latency.p95:.0f})"
             for step, latency in totals.latency.items()
         )
         out.print(f"\ntime for one query, median (95th percentile): {times}")

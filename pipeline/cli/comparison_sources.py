@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.artifacts import RunLayout, file_digest, read_json
+from pipeline.cli.options import chosen_arms
 from pipeline.cli.runs import find_run
 from pipeline.config import Config, CorpusSettings, ModelSettings
-from pipeline.errors import UsageError
 from pipeline.reporting import Reporter, ticking
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipeline.ab.queries import Query
 
 # Part of a comparison's identity: raise it whenever the same inputs would give other files.
-_VERSION = 1
+_VERSION = 2
 _TEXTS_IN_MEMORY = 512
 _FOLDER = "comparisons"
 _CACHE_BYTES = 64 * 2**20
@@ -83,11 +83,11 @@ def index_source(options: CompareOptions, queries: Sequence[Query]) -> Source:
     from pipeline.ab.queries import check_gold
     from pipeline.ab.search import ABSearcher
 
-    folder, hint = find_run(options.run)
+    folder, _ = find_run(options.run)
     usual = Config.model_validate(read_json(RunLayout(folder).config) or {}).query
     k, depth = options.k or usual.k, options.depth or usual.depth
     searcher = ABSearcher.open(folder, model=options.model, device=options.device)
-    others = _others(options, searcher.arms)
+    others = chosen_arms(searcher.arms, options.arms, all_arms=options.all_arms)
 
     @lru_cache(_TEXTS_IN_MEMORY)
     def text_of(doc_id: str) -> str:
@@ -104,7 +104,7 @@ def index_source(options: CompareOptions, queries: Sequence[Query]) -> Source:
         "explain": searcher.settings.model_dump() if not options.no_explain else None,
     }
     return Source(
-        name=f"{folder}{hint}, build {searcher.build_id}",
+        name=f"{folder}, build {searcher.build_id}",
         inputs=inputs,
         folder=folder / _FOLDER / options.queries.stem,
         answers=lambda: compare_queries(
@@ -129,7 +129,8 @@ def trec_source(
         DataError: a run file, the corpus or the gold of a query does not fit the others.
     """
     from pipeline.ab.queries import check_gold
-    from pipeline.ab.run_comparing import RunPair, compare_runs
+    from pipeline.ab.run_comparing import compare_runs
+    from pipeline.ab.run_pair import RunPair
     from pipeline.ab.trec import read_run
     from pipeline.corpus import open_corpus
 
@@ -157,13 +158,6 @@ def trec_source(
         text_of=pair.text_of,
         notes=(*pair.notes, _why_no_verdict(options.model)),
     )
-
-
-def _others(options: CompareOptions, arms: Sequence[str]) -> Sequence[str]:
-    """The arms to compare with the first one; what is no arm is refused by the searcher."""
-    if options.arms and options.all_arms:
-        raise UsageError("--arm names some arms and --all-arms asks for all; give one of them")
-    return arms[1:] if options.all_arms else options.arms or arms[1:2]
 
 
 def _embedder(model: str, device: str) -> QueryEmbedder:

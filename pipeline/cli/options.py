@@ -1,10 +1,10 @@
-"""The options that describe a run, and the configuration they make."""
+"""Options that commands share: those that describe a run, with the configuration they make, and the arms."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -67,6 +67,34 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         decorated = option(decorated)
     return decorated
 
+
+def arm_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options `arms` and `all_arms`; `chosen_arms` says what they ask for."""
+    for option in reversed(_ARM_OPTIONS):
+        command = option(command)
+    return command
+
+
+def chosen_arms(existing: Sequence[str], arms: Sequence[str], *, all_arms: bool) -> Sequence[str]:
+    """The arms to compare with the first one; what is no arm is refused by the searcher.
+
+    Raises:
+        UsageError: some arms are named and all are asked for.
+    """
+    if arms and all_arms:
+        raise UsageError("--arm names some arms and --all-arms asks for all; give one of them")
+    return existing[1:] if all_arms else arms or existing[1:2]
+
+
+_ARM_OPTIONS = (
+    click.option(
+        "--arm",
+        "arms",
+        multiple=True,
+        help="An arm to compare with the first one; may be given several times.  [default: the second]",
+    ),
+    click.option("--all-arms", is_flag=True, help="Compare every arm with the first one."),
+)
 
 _OPTIONS = (
     click.option(

@@ -6,23 +6,16 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.options import EPILOG
+from pipeline.cli.options import EPILOG, arm_options, chosen_arms
 from pipeline.cli.runs import find_run
 from pipeline.config import Config, QuerySettings
-from pipeline.errors import UsageError
 
 
 @click.command("query", epilog=EPILOG)
 @click.argument("query")
 @click.option("-k", type=int, help="Documents to report from each arm.  [default: the run's, 10]")
 @click.option("--depth", type=int, help="How deep ranks are looked up.  [default: the run's, 100]")
-@click.option(
-    "--arm",
-    "arms",
-    multiple=True,
-    help="An arm to compare with the first one; may be given several times.  [default: the second]",
-)
-@click.option("--all-arms", is_flag=True, help="Compare every arm with the first one.")
+@arm_options
 @click.option("--no-explain", is_flag=True, help="Only rank: don't look for answers and reasons.")
 @click.option("--run", help="The run directory.  [default: $LASTPAGE_RUN, else the newest below runs/]")
 @click.option("--model", help="Where the model's files are now, if they have moved.")
@@ -54,14 +47,11 @@ def query_command(
     folder, hint = find_run(run)
     usual = _settings_of(folder)
     searcher = ABSearcher.open(folder, model=model, device=device)
-    if arms and all_arms:
-        raise UsageError("--arm names some arms and --all-arms asks for all; give one of them")
-    others = None if all_arms else arms or searcher.arms[1:2] or None
     result = searcher.search_arms(
         query,
         k=usual.k if k is None else k,
         depth=usual.depth if depth is None else depth,
-        others=others,
+        others=chosen_arms(searcher.arms, arms, all_arms=all_arms),
         explain=not no_explain,
     )
     if as_json:

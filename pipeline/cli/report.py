@@ -171,9 +171,7 @@ def _movement(document: DocumentResult) -> str:
 
 
 def _chunk(document: DocumentResult) -> str:
-    hits = [hit for hit in (document.other, document.reference) if hit is not None]
-    hit = min(hits, key=lambda hit: hit.rank)
-    return f"{hit.ordinal + 1} of {hit.n_chunks}"
+    return f"{document.shown.ordinal + 1} of {document.shown.n_chunks}"
 
 
 def _answer_place(document: DocumentResult) -> str:

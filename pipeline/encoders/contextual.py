@@ -117,7 +117,9 @@ class ContextualEncoder(Encoder):
             too_long = len(ids[0]) > budget
             groups = [{name: arm} for name, arm in self.arms.items()] if too_long else [self.arms]
             for group in groups:
-                collected.add(batch, self._observe(ids, [spans[index] for index in batch], group, geometry))
+                with self._turn:
+                    seen = self._observe(ids, [spans[index] for index in batch], group, geometry)
+                collected.add(batch, seen)
             if progress is not None:
                 progress(len(batch), sum(lengths[index] for index in batch))
         return collected.result()

@@ -19,17 +19,11 @@ from numpy.typing import NDArray
 
 from pipeline.evaluation.datasets.records import Corpus, EvaluationSet
 from pipeline.evaluation.search import Scorer
+from pipeline.scripts import UNSPACED
 
 K1 = 1.5
 B = 0.75
-_IN_PAIRS = (
-    "\u0e00-\u0eff"  # Thai, Lao
-    "\u1000-\u109f"  # Burmese
-    "\u1780-\u17ff"  # Khmer
-    "\uac00-\ud7a3"  # Korean: words carry their particles
-    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"  # Japanese syllables
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-)
+_IN_PAIRS = UNSPACED + "\uac00-\ud7a3"  # Korean too: its words carry their particles
 
 
 def words(text: str) -> list[str]:

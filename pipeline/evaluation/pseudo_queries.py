@@ -27,10 +27,10 @@ from pipeline.artifacts import fingerprint
 from pipeline.evaluation.datasets.positions import part_names
 from pipeline.evaluation.datasets.records import Corpus, EvaluationQuery, EvaluationSet
 from pipeline.records import Chunk, Document
+from pipeline.scripts import UNSPACED
 
 # Scripts without spaces are taken two characters at a time.
-_UNSPACED = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"[{_UNSPACED}]{{1,2}}|[^\W{_UNSPACED}]+")
+_WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W{UNSPACED}]+")
 # A sentence with fewer distinct words says too little to be found by some of them.
 MIN_WORDS = 8
 QUERIES_PER_BLOCK = 2

@@ -50,6 +50,10 @@ _LEGEND = (
         "ranking.",
     ),
     ("Kendall tau", "How alike the two orders are: 1 is the same, -1 the reverse."),
+    (
+        "encode, search, explain",
+        "Time of each step. Queries embedded together share the time of their batch equally.",
+    ),
 )
 
 

@@ -26,11 +26,6 @@ _VERDICT_TONES = {
 }
 
 
-def shown_hit(document: DocumentResult) -> Hit:
-    """The hit of the arm that ranks the document higher: its chunk shows why it is there."""
-    return min((hit for hit in (document.other, document.reference) if hit), key=lambda hit: hit.rank)
-
-
 def movement_words(document: DocumentResult) -> str:
     """How a document moved, in a badge's few characters; empty where it did not."""
     change = document.rank_change
@@ -73,7 +68,7 @@ class Place:
     @classmethod
     def of(cls, document: DocumentResult) -> Place:
         """Place the chunk of the arm that ranks the document higher, and the evidence."""
-        hit, found, length = shown_hit(document), document.evidence, document.doc_chars
+        hit, found, length = document.shown, document.evidence, document.doc_chars
         others = [place for place in (document.reference, document.other) if place]
         apart = next((place for place in others if place.ordinal != hit.ordinal), None)
         return cls(
@@ -103,7 +98,7 @@ class Excerpt:
     @classmethod
     def of(cls, document: DocumentResult, text: str) -> Excerpt:
         """Cut the excerpt out of the document's text, more of it if the document moved."""
-        hit, found = shown_hit(document), document.evidence
+        hit, found = document.shown, document.evidence
         start, end = (found.start, found.end) if found else (hit.start, hit.start)
         # Gold evidence may stand in another chunk than the one that was found.
         first, last = min(hit.start, start), max(hit.end, end)

@@ -65,6 +65,27 @@ def test_scores_do_not_depend_on_the_kind_of_exact_storage(unit_vectors: Make) -
         np.testing.assert_array_equal(hits.scores, expected[hits.rows])
 
 
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_known_rows_score_as_a_search_says(factory: str, unit_vectors: Make) -> None:
+    index = build(unit_vectors(300), factory)
+    query = unit_vectors(1, seed=7)[0]
+    hits = index.search(query, 20)
+    np.testing.assert_array_equal(index.scores(hits.rows, query), hits.scores)
+    np.testing.assert_array_equal(index.scores(hits.rows[::-1], query), hits.scores[::-1])
+    assert index.scores(hits.rows[:0], query).shape == (0,)
+
+
+def test_known_rows_are_scored_exactly(scored: Make, query: np.ndarray) -> None:
+    index = build(scored(0.25, 0.75, -0.5))
+    assert index.scores(np.array([2, 0, 2]), query).tolist() == [-0.5, 0.25, -0.5]
+
+
+@pytest.mark.parametrize("row", [-1, 3])
+def test_rows_outside_the_index_are_refused(row: int, scored: Make, query: np.ndarray) -> None:
+    with pytest.raises(InvalidQueryError, match=f"no row {row}: the index holds 3 rows"):
+        build(scored(0.25, 0.75, -0.5)).scores(np.array([0, row]), query)
+
+
 def test_more_hits_than_rows_gives_only_real_ones(scored: Make, query: np.ndarray) -> None:
     index = build(scored(0.1, 0.2))
     assert index.search(query, 10).rows.tolist() == [1, 0]

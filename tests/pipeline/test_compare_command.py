@@ -220,6 +220,20 @@ def test_with_a_model_run_files_get_evidence(
         assert row["verdict"] is None
 
 
+def test_run_files_of_a_comparison_are_compared_again(lastpage: Command, indexed: Path) -> None:
+    queries = write_jsonl(Path("asked.jsonl"), [{"id": "q 1", "query": "is the cat late?"}])
+    assert lastpage("compare", "--queries", queries, "--no-html", "--out", "out", "-q").code == 0
+    again = lastpage(
+        "compare", "--trec", "out/plain.trec", "out/calibrated.trec", "--corpus", "docs.jsonl",
+        "--queries", queries, "--no-html", "--out", "again", "-q",
+    )  # fmt: skip
+    assert again.code == 0, again.err
+    columns = ["query_id", "doc_id", "status", "reference_rank", "other_rank", "change"]
+    assert pq.read_table("again/rows.parquet", columns=columns) == pq.read_table(
+        "out/rows.parquet", columns=columns
+    )
+
+
 def test_a_run_over_another_corpus_is_refused(
     lastpage: Command, queries: Path, runs: tuple[Path, Path]
 ) -> None:

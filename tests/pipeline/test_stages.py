@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from indexes import BuildStore, NoBuildError, open_build
-from pipeline.artifacts import RunLayout, run_lock
-from pipeline.config import load_config
+from pipeline.artifacts import BuildFiles, RunLayout, run_lock
+from pipeline.config import ArmSettings, load_config
 from pipeline.errors import DataError, UsageError
 from pipeline.plan import ChunkChanges
 from pipeline.stages import Run, Stage, StageResult
@@ -216,6 +216,27 @@ def test_changed_metadata_alone_embeds_nothing(project: Project) -> None:
     results = project.run()
     assert results[Stage.EMBED].figures["vectors_made"] == {"plain": 0, "calibrated": 0}
     assert results[Stage.INDEX].changed
+
+
+def test_a_further_metadata_field_reaches_the_build(project: Project) -> None:
+    project.write([{**document(number), "lang": "en", "year": number} for number in range(12)])
+    project.run(corpus__metadata_fields=["lang"])
+    results = project.run(corpus__metadata_fields=["lang", "year"])
+    assert results[Stage.EMBED].figures["vectors_made"] == {"plain": 0, "calibrated": 0}
+    assert results[Stage.INDEX].changed
+    build = BuildStore(project.layout.root).current()
+    stored = pq.read_table(BuildFiles(build.path).documents).to_pylist()
+    assert "year" in json.dumps(stored[3], default=str)
+
+
+def test_one_arm_alone_is_said_to_have_nothing_to_compare(project: Project) -> None:
+    alone = Run(
+        load_config(None, project.settings).model_copy(
+            update={"arms": {"strong": ArmSettings(basket_size=4)}}
+        )
+    )
+    for _ in range(2):
+        assert "one arm only (strong)" in alone.upto(Stage.INDEX)[-1].notes[0]
 
 
 def test_a_changed_title_remakes_the_chunks_that_it_stands_before(project: Project) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.errors import DataError, UsageError
-from pipeline.evaluation.datasets.positions import N_PARTS, part_names, position_bin, relative_position
+from pipeline.evaluation.datasets.positions import N_PARTS, part_names, relative_position
 from pipeline.evaluation.datasets.records import Question, Source
+from pipeline.positions import position_bin
 
 NO_SPAN = "questions without a known position"
 ALL = "all"

@@ -1,14 +1,12 @@
 """Where an answer stands, as numbers and as groups.
 
-Relative position and its bins follow PosIR's own scripts: the middle of the answer's characters over the
-document's characters, bins closed on the right and the first one on both sides. SQuAD-PosQ groups by the
-character at which the answer starts; its published groups share their edges, here an edge belongs to the
-group that it begins, so that each question counts once.
+Relative position follows PosIR's own scripts: the middle of the answer's characters over the document's
+characters. SQuAD-PosQ groups by the character at which the answer starts; its published groups share their
+edges, here an edge belongs to the group that it begins, so that each question counts once.
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 
 THIRDS = ("early", "middle", "late")
@@ -22,12 +20,6 @@ N_PARTS = {"thirds": 3, "fifths": 5, "twentieths": 20}
 def relative_position(span: tuple[int, int], doc_chars: int) -> float:
     """The middle of a span over the length of its document, from 0 to 1."""
     return min(1.0, (span[0] + span[1]) / 2 / doc_chars)
-
-
-def position_bin(position: float, n_bins: int) -> int:
-    """The bin of a relative position: (0, 1/n], (1/n, 2/n], …, with 0 itself in the first."""
-    # Rounded, because 0.15 * 20 is a little more than 3.
-    return max(0, min(n_bins, math.ceil(round(position * n_bins, 9))) - 1)
 
 
 def part_names(n_parts: int) -> tuple[str, ...]:

@@ -14,11 +14,14 @@ from pipeline.ab.comparing import QueryAnswer
 from pipeline.ab.comparison_files import ComparisonFolder
 from pipeline.ab.moves import Move, Third, change
 from pipeline.ab.queries import Gold, Query
-from pipeline.ab.run_comparing import RunPair, compare_runs
+from pipeline.ab.run_comparing import compare_runs
+from pipeline.ab.run_pair import RunPair
 from pipeline.ab.totals import most_changed, query_row, total
-from pipeline.ab.trec import TrecRun, read_run
+from pipeline.ab.trec import TrecRun, read_run, write_run
 from pipeline.ab.verdict import Verdict
 from pipeline.errors import DataError, UsageError
+from pipeline.evaluation.datasets.positions import part_names
+from pipeline.positions import position_bin
 from pipeline.records import Document, Skipped, SkipReason
 from tests.pipeline.comparisons import planted_answer, ranking
 
@@ -49,10 +52,10 @@ def test_totals_are_those_counted_by_hand(answers: list[QueryAnswer]) -> None:
     assert totals.count(Move.SURFACED, verdict=LATE) == 2
     assert totals.count(Move.LEFT, verdict=EARLY) == 1
     assert totals.count(Move.LEFT, verdict=OTHER) == 1
-    assert [totals.count(Move.SURFACED, third=third) for third in Third] == [0, 1, 2]
+    assert [totals.count(Move.SURFACED, third=third) for third in Third] == [0, 2, 1]
     assert [totals.count(Move.LEFT, third=third) for third in Third] == [2, 0, 0]
     assert totals.unplaced(Move.LEFT) == 1
-    assert [totals.net(third) for third in Third] == [-2, 1, 2]
+    assert [totals.net(third) for third in Third] == [-2, 2, 1]
     # Jaccard: 1, 2 of 4, 1 of 5.
     assert totals.jaccard == pytest.approx((1 + 2 / 4 + 1 / 5) / 3)
     assert totals.latency["search"].p50 == pytest.approx(0.002)
@@ -93,10 +96,23 @@ def test_what_was_not_tested_is_not_counted_as_none(answers: list[QueryAnswer]) 
     assert unchanged.as_json()["surfaced_by_late_answers"] == 0
 
 
-def test_thirds_have_no_gap_at_their_borders() -> None:
-    assert [Third.of(position) for position in (0, 0.33, 1 / 3, 0.66, 2 / 3, 1)] == [
-        Third.EARLY, Third.EARLY, Third.MIDDLE, Third.MIDDLE, Third.LATE, Third.LATE,
+def test_thirds_have_no_gap_at_their_borders_and_are_those_of_an_evaluation() -> None:
+    positions = (0, 0.33, 1 / 3, 0.34, 0.66, 2 / 3, 0.67, 1)
+    assert [Third.of(position) for position in positions] == [
+        *[Third.EARLY] * 3, *[Third.MIDDLE] * 3, *[Third.LATE] * 2
     ]  # fmt: skip
+    assert [str(Third.of(position)) for position in positions] == [
+        part_names(3)[position_bin(position, 3)] for position in positions
+    ]
+
+
+def test_a_share_of_a_batch_is_called_that(answers: list[QueryAnswer]) -> None:
+    totals = total(answers, 0)
+    assert totals.step_words("encode") == "encode (share of a batch of up to 3)"
+    assert totals.step_words("search") == "search"
+    assert totals.as_json()["queries_per_batch"] == 3
+    assert total(answers[:1], 0).step_words("encode") == "encode"
+    assert total(answers * 20, 0).step_words("encode") == "encode (share of a batch of up to 32)"
 
 
 def test_files_hold_a_row_for_each_document_and_every_arms_ranking(
@@ -174,6 +190,47 @@ def test_two_runs_are_compared_over_a_corpus() -> None:
         "neither run has a document for 1 of 3 queries, which are left out; the first is q3",
         "new has no document for 1 of 3 queries, such as q2",
     )
+
+
+def test_our_own_run_files_are_read_back_whatever_the_ids(tmp_path: Path) -> None:
+    corpus = [Document(doc_id, "Some text.") for doc_id in ("a b", "100%", "plain", "last\u00a0one")]
+    queries = [Query("q 1", "one?", (Gold("100%"),)), Query("50%", "two?"), Query("q3", "three?")]
+    scores = {"q 1": [("a b", 0.9), ("100%", 0.8)], "50%": [("last\u00a0one", 2.0)], "q3": [("plain", 1.0)]}
+    first, second = tmp_path / "old.trec", tmp_path / "new.trec"
+    write_run(first, "old", scores.items())
+    write_run(second, "new", scores.items())
+    pair = RunPair.of(((first, read_run(first)), (second, read_run(second))), queries, corpus, k=2)
+    found = list(compare_runs(pair))
+    assert [answer.query.query_id for answer in found] == ["q 1", "50%", "q3"]
+    assert [answer.rankings["old"] for answer in found] == [tuple(own) for own in scores.values()]
+    assert found[0].gold_rank("old") == 2
+    assert pair.text_of("last\u00a0one") == "Some text."
+    assert pair.notes == ()
+
+
+@pytest.mark.parametrize("ids", [("a b", "a%20b"), ("a%20b", "a b")])
+def test_an_id_that_stands_as_it_is_goes_before_one_that_is_only_written_so(ids: tuple[str, str]) -> None:
+    corpus = [Document(doc_id, f"Text of {doc_id}.") for doc_id in ids]
+    run = TrecRun("old", {"q1": read_tied(("a%20b", 1.0))}, 0)
+    pair = RunPair.of(((A, run), (B, replace(run, name="new"))), [Query("q1", "one?")], corpus, k=1)
+    (answer,) = compare_runs(pair)
+    assert answer.rankings["old"] == (("a%20b", 1.0),)
+
+
+def test_two_names_for_one_document_are_refused() -> None:
+    corpus = [Document("5%", "Text."), Document("b", "Text.")]
+    run = TrecRun("old", {"q1": read_tied(("5%", 1.0), ("5%25", 0.5))}, 0)
+    with pytest.raises(DataError, match=r"a\.run: documents '5%' and '5%25' of the run are both '5%'"):
+        RunPair.of(((A, run), (B, a_run("new", q1="b"))), [Query("q1", "one?")], corpus, k=1)
+
+
+def test_ties_stand_by_the_ids_of_the_corpus() -> None:
+    # As they are written "a!" stands before "a%20b", in the corpus "a b" before "a!".
+    corpus = [Document(doc_id, "Text.") for doc_id in ("a b", "a!")]
+    run = TrecRun("old", {"q1": read_tied(("a!", 1.0), ("a%20b", 1.0))}, 0)
+    pair = RunPair.of(((A, run), (B, replace(run, name="new"))), [Query("q1", "one?")], corpus, k=1)
+    (answer,) = compare_runs(pair)
+    assert [document.doc_id for document in answer.comparisons[0].documents] == ["a b"]
 
 
 def test_ties_in_run_files_never_surface() -> None:

@@ -62,6 +62,8 @@ def test_words_are_compared_by_their_beginnings_and_unspaced_scripts_by_pairs() 
     assert terms("Rotated, rotating ROTATION!") == {"rotat"}
     assert terms("北京大学 a") == {"北京", "京大", "大学", "a"}
     assert terms("水") == {"水"}
+    # Iteration mark, and the planes beyond the first: both belong to the run of characters.
+    assert terms("時々𠮷") == {"時々", "々𠮷"}
 
 
 def test_coverage_weighs_rare_words_more() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from indexes import MovementStatus
+from indexes import Hits, MovementStatus, VectorIndex
 from pipeline.ab import ABResult, ABSearcher, DocumentResult, GoldSpan, Verdict
 from pipeline.ab.evidence import EvidenceSource
 from pipeline.config import ArmSettings, ExplainSettings
@@ -356,6 +357,22 @@ def test_documents_are_given_whole(three: ABSearcher) -> None:
     assert (document.doc_id, document.text, dict(document.metadata)) == ("late", LATE, {})
     with pytest.raises(DataError, match="no document 'nobody'"):
         three.document("nobody")
+
+
+def test_explaining_searches_no_more_than_ranking(three: ABSearcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    depths = []
+    search = VectorIndex.search
+
+    def counted(index: VectorIndex, *arguments: Any, **options: Any) -> Hits:
+        depths.append(arguments[1])
+        return search(index, *arguments, **options)
+
+    monkeypatch.setattr(VectorIndex, "search", counted)
+    three.search("river", k=1, other="full", explain=False)
+    n_ranking = len(depths)
+    explained = three.search("river", k=1, other="full")
+    assert verdict(of(explained, "late")) is Verdict.LATE_ANSWER
+    assert len(depths) == 2 * n_ranking
 
 
 def test_results_become_json(three: ABSearcher) -> None:

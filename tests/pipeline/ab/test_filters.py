@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from indexes import BuildLayout, BuildStore, IndexSpec, OpenBuild, Rows, VectorIndex, open_build, write_rows
@@ -82,3 +86,21 @@ def test_the_files_of_a_build_may_go_while_it_answers(build: OpenBuild, tmp_path
         assert filters.fields == ("year", "lang", "open")
     finally:
         path.write_bytes(kept)
+
+
+def test_threads_that_come_first_at_once_read_once(build: OpenBuild, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = pq.ParquetFile.iter_batches
+    n_reads = 0
+
+    def slow(file: pq.ParquetFile, **options: Any) -> Any:
+        nonlocal n_reads
+        n_reads += 1
+        time.sleep(0.1)
+        return read(file, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", slow)
+    filters = MetadataFilter(build)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: filters.fields, range(4)))
+    assert found == [("year", "lang", "open")] * 4
+    assert n_reads == 1

@@ -31,6 +31,13 @@ def test_a_written_run_is_read_again_by_us_and_by_trec_eval(tmp_path: Path) -> N
         assert pytrec_eval.parse_run(file)["q1"] == dict(scores)
 
 
+def test_a_tag_of_several_words_is_one_column(tmp_path: Path) -> None:
+    path = tmp_path / "my run.trec"
+    write_run(path, "my run", [("q1", [("d1", 1.0)])])
+    assert path.read_text(encoding="utf-8") == "q1 Q0 d1 1 1.0 my%20run\n"
+    assert read_run(path).name == "my%20run"
+
+
 def test_different_ids_stay_different_words() -> None:
     names = ["a b", "a%20b", "a\u00a0b", "a\tb", "a%2520b", "ab"]
     assert len({as_word(name) for name in names}) == len(names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -284,6 +285,17 @@ def test_batches_change_nothing_and_texts_keep_their_order(folder):
         np.testing.assert_allclose(
             seen[arm].attention.front_loading, small[arm].attention.front_loading, atol=1e-5
         )
+
+
+def test_observing_takes_turns_with_embedding(folder):
+    """A pass's plan lies on the model while it runs: a second pass would change it."""
+    encoder = contextual(folder)
+    with ThreadPoolExecutor(1) as pool:
+        with encoder._turn:
+            seen = pool.submit(encoder.observe, [TEXT], [PARTS])
+            with pytest.raises(TimeoutError):
+                seen.result(0.3)
+        assert seen.result(30)["plain"].vectors.shape[0] == 1
 
 
 def test_a_part_without_a_token_is_refused(folder):

@@ -9,10 +9,10 @@ from pipeline.evaluation.datasets.positions import (
     SQUAD_GROUPS,
     length_class,
     part_names,
-    position_bin,
     relative_position,
     squad_group,
 )
+from pipeline.positions import position_bin
 
 
 @pytest.mark.parametrize(

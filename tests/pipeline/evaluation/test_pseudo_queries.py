@@ -126,3 +126,8 @@ def test_a_sample_is_in_order_the_same_for_a_seed_and_fair() -> None:
     # Each is drawn 200 times on average, give or take 12.
     assert np.abs(np.array(list(counts.values())) - 200).max() < 50
     assert len(counts) == 30
+
+
+@pytest.mark.parametrize("text", ["မြန်မာစာ", "ភាសាខ្មែរ", "ภาษาไทย", "時々𠮷野家"])
+def test_what_is_written_without_spaces_is_taken_two_characters_at_a_time(text: str) -> None:
+    assert words(text) == [text[place : place + 2] for place in range(0, len(text), 2)]

@@ -73,6 +73,12 @@ def opened(browser: Any, report: Path) -> Iterator[Callable[..., Any]]:
     assert [trouble for trouble in troubles if trouble != report.as_uri()] == []
 
 
+def test_the_time_of_embedding_is_called_a_share(opened: Callable[..., Any]) -> None:
+    text = opened().locator("body").inner_text()
+    assert "encode (share of a batch of up to 3)" in text
+    assert "Queries embedded together share the time of their batch equally." in text
+
+
 def test_queries_stand_by_change_with_details_for_the_most_changed(opened: Callable[..., Any]) -> None:
     page = opened()
     rows = page.locator(".query")
