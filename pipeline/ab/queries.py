@@ -1,9 +1,10 @@
 """Query files: JSON Lines or tab-separated, with or without gold documents and the spans of their answers.
 
 A JSON Lines record has an id (`query_id`, `id` or `_id`), the query (`query` or `text`), and gold in one of
-two forms: `gold`, a list of document ids or of objects with `doc_id` and perhaps `start` and `end`; or
+two forms: `gold`, a document id or a list of ids or of objects with `doc_id` and perhaps `start` and `end`; or
 `doc_id` (perhaps with `start`, `end` and `answer`) in the record itself. A tab-separated line is
-`id, query[, doc_id[, start, end]]`, without a header. Offsets count characters in the document's text.
+`id, query[, doc_id[, start, end]]`; a first line that names the columns (`id`, `query`) is passed over. Offsets
+count characters in the document's text.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ ID_FIELDS = ("query_id", "id", "_id")
 TEXT_FIELDS = ("query", "text")
 _JSON_SUFFIXES = frozenset({".jsonl", ".ndjson", ".json"})
 _TSV_SUFFIXES = frozenset({".tsv", ".tab"})
+_ID_NAMES = frozenset({"id", "_id", "qid", "query_id", "query-id"})
+_QUERY_NAMES = frozenset({"query", "text", "question"})
 _TSV_FORM = "expected id<TAB>query[<TAB>doc_id[<TAB>start<TAB>end]]"
 _OFFSET_DIGITS = 18
 _SHOWN = 60
@@ -61,7 +64,9 @@ def read_queries(path: Path) -> Iterator[Query]:
     """
     parse = _parser(path)
     places: dict[str, str] = {}
-    for place, line in read_lines(path):
+    for number, (place, line) in enumerate(read_lines(path)):
+        if number == 0 and _is_header(path, line):
+            continue
         query = parse(line, place)
         if is_blank(query.text):
             raise DataError(f"{place}: query {query.query_id!r} is empty; ask in words or remove the line")
@@ -124,6 +129,13 @@ def _parser(path: Path) -> Callable[[str, str], Query]:
     raise UsageError(f"{path}: the form of a query file is known by its ending; expected one of {known}")
 
 
+def _is_header(path: Path, line: str) -> bool:
+    """Whether a tab-separated line names the columns instead of filling them."""
+    names = [cell.strip().lower() for cell in line.split("\t")]
+    is_table = path.suffix.lower() in _TSV_SUFFIXES and len(names) > 1
+    return is_table and names[0] in _ID_NAMES and names[1] in _QUERY_NAMES
+
+
 def _decoded(raw: bytes, place: str) -> str:
     try:
         return raw.decode("utf-8")
@@ -180,6 +192,8 @@ def _gold_of(record: Mapping[str, Any], place: str) -> tuple[Gold, ...]:
     if "gold" in record and "doc_id" in record:
         raise DataError(f"{place}: gold stands both in 'gold' and in 'doc_id'; keep one of them")
     listed = record.get("gold", [record] if "doc_id" in record else [])
+    if isinstance(listed, str):
+        listed = [listed]
     if not isinstance(listed, list):
         raise DataError(f"{place}: 'gold' must be a list of ids or objects, got {_shown(listed)}")
     return tuple(dict.fromkeys(_gold_entry(entry, place) for entry in listed))

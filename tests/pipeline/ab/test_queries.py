@@ -42,6 +42,18 @@ def test_tab_separated_with_and_without_gold(tmp_path: Path) -> None:
     ]
 
 
+def test_a_line_that_names_the_columns_is_no_query(tmp_path: Path) -> None:
+    path = tmp_path / "q.tsv"
+    path.write_text("id\tquery\tdoc_id\nq1\twhere?\td1\nid\tquery\n", encoding="utf-8")
+    assert [query.query_id for query in read_queries(path)] == ["q1", "id"]
+
+
+def test_one_gold_document_needs_no_list(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text('{"id": "q1", "query": "where?", "gold": "d1"}\n', encoding="utf-8")
+    assert [gold.doc_id for query in read_queries(path) for gold in query.gold] == ["d1"]
+
+
 def test_the_built_in_queries_are_read() -> None:
     queries = list(read_queries(REPOSITORY / "configs" / "python-docs.queries.jsonl"))
     assert len(queries) == 45
@@ -61,7 +73,7 @@ def test_the_built_in_queries_are_read() -> None:
         ('{"id": "a", "query": 3}', "field 'query' must be text"),
         ('{"id": "a", "query": " \\u200b "}', "query 'a' is empty"),
         ('{"id": "a", "query": "\\ud800"}', "lone surrogate"),
-        ('{"id": "a", "query": "q", "gold": "d1"}', "'gold' must be a list"),
+        ('{"id": "a", "query": "q", "gold": 1}', "'gold' must be a list"),
         ('{"id": "a", "query": "q", "gold": [1]}', "ids or objects"),
         ('{"id": "a", "query": "q", "gold": [{"start": 1, "end": 2}]}', "doc_id of gold must be text"),
         ('{"id": "a", "query": "q", "gold": [{"doc_id": "d", "start": 1}]}', "needs both start and end"),
