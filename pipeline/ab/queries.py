@@ -1,10 +1,10 @@
 """Query files: JSON Lines or tab-separated, with or without gold documents and the spans of their answers.
 
 A JSON Lines record has an id (`query_id`, `id` or `_id`), the query (`query` or `text`), and gold in one of
-two forms: `gold`, a document id or a list of ids or of objects with `doc_id` and perhaps `start` and `end`; or
-`doc_id` (perhaps with `start`, `end` and `answer`) in the record itself. A tab-separated line is
-`id, query[, doc_id[, start, end]]`; a first line that names the columns (`id`, `query`) is passed over. Offsets
-count characters in the document's text.
+two forms: `gold`, a document id, or a list of ids or of objects with `doc_id` and perhaps `start` and `end`;
+or `doc_id` (perhaps with `start`, `end` and `answer`) in the record itself. A tab-separated line is
+`id, query[, doc_id[, start, end]]`; a first line that names the columns (`id`, `query`) is passed over.
+Offsets count characters in the document's text.
 """
 
 from __future__ import annotations
