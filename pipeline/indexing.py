@@ -81,7 +81,7 @@ def publish_build(
     resolved = resolve_spec(index_spec(inputs.settings), n_rows=n_rows, dim=dim)
 
     def write(staging: Path) -> None:
-        _write_rows(inputs.chunks, BuildLayout(staging).rows)
+        write_chunk_rows(inputs.chunks, BuildLayout(staging).rows)
         for arm, store in inputs.stores.items():
             vectors = _counted(store.read(content_keys(inputs.chunks)), progress)
             index = VectorIndex.build(vectors, dim=dim, spec=resolved.spec)
@@ -100,7 +100,8 @@ def content_keys(chunks: Path) -> Iterator[str]:
     return (row["content_key"] for row in read_rows(chunks, ["content_key"]))
 
 
-def _write_rows(chunks: Path, target: Path) -> None:
+def write_chunk_rows(chunks: Path, target: Path) -> None:
+    """Write which chunk and which document each row of an index is, in the order of the chunk table."""
     ids = [(row["doc_id"], row["ordinal"]) for row in read_rows(chunks, ["doc_id", "ordinal"])]
     chunk_ids = (f"{doc_id}#{ordinal}" for doc_id, ordinal in ids)
     write_rows(target, Rows.from_ids(chunk_ids, (doc_id for doc_id, _ in ids)))

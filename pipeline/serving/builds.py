@@ -20,7 +20,7 @@ from pipeline.config import ArmSettings, ModelSettings, ServeSettings
 from pipeline.embedding.loading import as_calibration, model_options
 from pipeline.encoders.calibration import Calibration
 from pipeline.encoders.loading import load_model
-from pipeline.errors import LastpageError
+from pipeline.errors import DataError, LastpageError
 from pipeline.serving.encoding import EncodingThread, QueryBatcher, SharedEncoder
 from pipeline.serving.metrics import Metrics
 
@@ -30,15 +30,22 @@ _log = logging.getLogger("lastpage.serve")
 _RETRY_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ServedModel:
-    """A loaded model with its thread; builds that differ in nothing that it embeds by share it."""
+    """A loaded model with its thread; builds that differ in nothing that it embeds by share it.
+
+    Attributes:
+        key: what it is, for builds that could share it.
+        encoder: embeds.
+        n_leases: requests that use it now, through whichever build.
+    """
 
     key: str
     encoder: SharedEncoder
+    n_leases: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class ServedBuild:
     """A build that answers.
 
@@ -49,7 +56,6 @@ class ServedBuild:
         model: what embeds for it.
         batcher: embeds questions.
         calibrations: of its arms.
-        n_leases: requests that use it now.
     """
 
     searcher: ABSearcher
@@ -58,7 +64,6 @@ class ServedBuild:
     model: ServedModel
     batcher: QueryBatcher
     calibrations: dict[str, Calibration | None]
-    n_leases: int = 0
 
     @property
     def build_id(self) -> str:
@@ -103,7 +108,8 @@ class BuildKeeper:
             settings: of the service.
             metrics: told of each build.
             n_under_way: how many requests there are, for the batching of their questions.
-            model: where the model's files are now, if they have moved since.
+            model: where the model's files are now, if they have moved since; for a build that was made with
+                other files the model that it names is looked for, and the log says so.
             device: where texts are embedded.
 
         Raises:
@@ -131,12 +137,12 @@ class BuildKeeper:
     def lease(self) -> Iterator[ServedBuild]:
         """Hold the build that serves now until the end of a request."""
         served = self._current
-        served.n_leases += 1
+        served.model.n_leases += 1
         try:
             yield served
         finally:
-            served.n_leases -= 1
-            self._release(served)
+            served.model.n_leases -= 1
+            self._release(served.model)
 
     def build_ids(self) -> tuple[str, ...]:
         """The ids of all builds of the run, oldest first."""
@@ -185,7 +191,7 @@ class BuildKeeper:
         old, self._current = self._current, new
         self.failed = None
         self._announce()
-        self._release(old)
+        self._release(old.model)
 
     def _announce(self) -> None:
         served = self._current
@@ -194,12 +200,10 @@ class BuildKeeper:
         self._metrics.serve_build(served.build_id, model=model, n_documents=n_documents)
         _log.info("build serves", extra={"event": "build", "build_id": served.build_id})
 
-    def _release(self, served: ServedBuild) -> None:
-        """End the thread of a model that no build needs any more."""
-        if served is self._current or served.n_leases:
-            return
-        if served.model is not self._current.model:
-            served.model.encoder.thread.close()
+    def _release(self, model: ServedModel) -> None:
+        """End the thread of a model that neither the current build nor a request needs any more."""
+        if model is not self._current.model and not model.n_leases:
+            model.encoder.thread.close()
 
     def _open(self, build_id: str | None, current: ServedBuild | None) -> ServedBuild:
         build = open_run_build(self._run, build_id)
@@ -221,11 +225,25 @@ class BuildKeeper:
 
     def _load(self, build: OpenBuild, key: str, calibrations: dict[str, Calibration | None]) -> ServedModel:
         settings = ModelSettings.model_validate(build.build.manifest.application["model"])
-        folder = model_folder(build, self._model_path)
-        loaded = load_model(folder, device=self._device, **model_options(settings))
+        loaded = load_model(self._model_folder(build), device=self._device, **model_options(settings))
         n_tokens = self._settings.encode_tokens
         encoder = SharedEncoder(loaded, calibrations, thread=EncodingThread(), tokens_per_slice=n_tokens)
         return ServedModel(key, encoder)
+
+    def _model_folder(self, build: OpenBuild) -> Path:
+        """Find the model where it was said to be; a build made with another one since names its own."""
+        try:
+            return model_folder(build, self._model_path)
+        except DataError as error:
+            if self._model_path is None:
+                raise
+            try:
+                folder = model_folder(build)
+            except LastpageError:
+                raise error from None
+            message = f"--model {self._model_path} does not fit build {build.build.build_id}; using {folder}"
+            _log.warning(message, extra={"event": "model", "build_id": build.build.build_id})
+            return folder
 
     def _batcher(self, model: ServedModel, searcher: ABSearcher) -> QueryBatcher:
         return QueryBatcher(

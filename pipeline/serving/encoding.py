@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +38,10 @@ class DeadlinePassedError(Exception):
     """The request was given up while it was being worked on."""
 
 
+class EncodingEndedError(Exception):
+    """The encoding thread has ended: nobody was thought to need its model any more."""
+
+
 @dataclass(order=True, slots=True)
 class _Job(Generic[Result]):
     urgency: int
@@ -51,6 +56,8 @@ class EncodingThread:
     def __init__(self) -> None:
         self._jobs: PriorityQueue[_Job[Any]] = PriorityQueue()
         self._numbers = itertools.count()
+        self._is_closed = False
+        self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="encode", daemon=True)
         self._thread.start()
 
@@ -60,16 +67,26 @@ class EncodingThread:
         return threading.current_thread() is self._thread
 
     def run(self, work: Callable[[], Result], *, urgent: bool = False) -> Future[Result]:
-        """Queue a job."""
+        """Queue a job.
+
+        Raises:
+            EncodingEndedError: the thread was closed.
+        """
         return self._put(_URGENT if urgent else _PATIENT, work)
 
     def close(self) -> None:
-        """End the thread when all jobs that were queued are done."""
-        self._put(_LAST, lambda: None)
+        """End the thread when all jobs that were queued are done, and those that they queue themselves."""
+        with suppress(EncodingEndedError):
+            self._put(_LAST, lambda: None)
 
     def _put(self, urgency: int, work: Callable[[], Result]) -> Future[Result]:
         job: _Job[Result] = _Job(urgency, next(self._numbers), work, Future())
-        self._jobs.put(job)
+        with self._closing:
+            if self._is_closed and not self.is_current:
+                # Nobody would carry it out, and whoever waits for it would wait for good.
+                raise EncodingEndedError("the model has been replaced, and embeds no more")
+            self._is_closed |= urgency == _LAST
+            self._jobs.put(job)
         return job.future
 
     def _work(self) -> None:
@@ -87,10 +104,11 @@ class EncodingThread:
 class SharedEncoder(Encoder):
     """An encoder for many threads: each call is cut into slices of few tokens, which queue up patiently.
 
-    A call from the encoding thread itself is carried out at once and whole.
+    A call from the encoding thread itself is carried out at once and whole. `progress` is called there.
 
     Raises:
         DeadlinePassedError: between two slices, if the request was given up meanwhile.
+        EncodingEndedError: the thread was closed.
     """
 
     def __init__(
@@ -123,7 +141,9 @@ class SharedEncoder(Encoder):
         for slice_ in token_batches(lengths, self.tokens_per_batch):
             _check_deadline()
             part = [texts[index] for index in slice_]
-            made = self.thread.run(partial(self.encode, part, arms, prompt=prompt, truncate=truncate))
+            made = self.thread.run(
+                partial(self.encode, part, arms, prompt=prompt, truncate=truncate, progress=progress)
+            )
             for name, vectors in made.result().items():
                 out[name][slice_] = vectors
         return out

@@ -24,7 +24,8 @@ class Metrics:
         )
         self.step_seconds = Histogram(
             "lastpage_step_seconds",
-            "Time of one step of a query: wait (to be embedded), encode, search, explain; or of embed.",
+            "Time of one step of a query: wait (to be embedded), encode (its whole batch), search, explain; "
+            "or of embed.",
             ["step"],
             buckets=_SECONDS,
             registry=registry,

@@ -8,6 +8,7 @@ import hmac
 import logging
 import time
 import uuid
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
@@ -20,6 +21,12 @@ from pipeline.serving.problems import Problem
 _log = logging.getLogger("lastpage.serve")
 
 COOKIE = "lastpage"
+
+# Of a body that is too large, so many times the limit is still read, for so long at most in all and between
+# two parts of it: who sends it whole before reading would lose the answer if the connection closed at once.
+_DRAINED_LIMITS = 16
+_DRAIN_SECONDS = 10.0
+_DRAIN_IDLE_SECONDS = 1.0
 
 # Probes and the login itself; they tell nothing of the corpus.
 _OPEN_PATHS = frozenset({"/healthz", "/readyz", "/login"})
@@ -138,7 +145,7 @@ class BodyLimit:
             problem = Problem(408, "body_timeout", f"no whole body after {self._timeout_seconds:g} seconds")
             await _refuse(problem, scope, receive, send)
         except Problem as problem:
-            await _refuse(problem, scope, receive, send)
+            await _refuse(problem, scope, receive, send, n_drained=_DRAINED_LIMITS * self._max_bytes)
         else:
             await self._app(scope, _replay(messages, receive), send)
 
@@ -160,9 +167,31 @@ class BodyLimit:
         return Problem(413, "body_too_large", f"the body is larger than {self._max_bytes} bytes")
 
 
-async def _refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
-    problem.headers["Connection"] = "close"  # what is left of the body would be read as the next request
-    await problem.response()(scope, receive, send)
+async def _refuse(
+    problem: Problem, scope: Scope, receive: Receive, send: Send, *, n_drained: int = 0
+) -> None:
+    """Answer before the body has come whole, and close the connection when so many bytes of it are read."""
+    problem.headers["Connection"] = "close"
+
+    async def send_unended(message: Message) -> None:
+        # The server closes the connection at the end of the answer, which by its length is complete already.
+        await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
+
+    await problem.response()(scope, receive, send_unended)
+    await _drain(receive, n_drained)
+    await send({"type": "http.response.body"})
+
+
+async def _drain(receive: Receive, n_bytes: int) -> None:
+    """Read on and keep nothing, until the body or the connection ends, or the client takes too long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while n_bytes > 0:
+                async with asyncio.timeout(_DRAIN_IDLE_SECONDS):
+                    message = await receive()
+                if not message.get("more_body", False):
+                    return
+                n_bytes -= len(message.get("body", b""))
 
 
 def _replay(messages: list[Message], receive: Receive) -> Receive:

@@ -36,7 +36,7 @@ class Answer:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Wall time by step."""
+        """Wall time by step; of encode the question's share of its batch."""
         return self.ranking.seconds if self.ranking is not None else self.comparisons[0].seconds
 
 
@@ -167,10 +167,12 @@ class SearchService:
         until = started + timeout
         encoding = served.batcher.submit(question, self._count_tokens(served, question))
         encoded = await within(encoding, until, timeout_seconds=timeout)
-        self.metrics.observe_steps({"wait": max(0.0, time.monotonic() - started - encoded.seconds)})
+        waited = max(0.0, time.monotonic() - started - encoded.batch_seconds)
         pool = self._explaining if asking.is_explained else self._searching
         answer = await pool.run(partial(_search, served, asking, encoded), until=until)
-        self.metrics.observe_steps(answer.seconds)
+        # Who asks waits for the whole batch, not for a share of it.
+        felt = {"wait": waited, "encode": encoded.batch_seconds}
+        self.metrics.observe_steps(answer.seconds | felt)
         return answer
 
     def _count_tokens(self, served: ServedBuild, question: str) -> int:

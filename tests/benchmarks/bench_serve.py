@@ -34,7 +34,7 @@ from pipeline.corpus.builtin import PythonDocs
 from pipeline.corpus.table import read_documents
 from pipeline.encoders import Encoder
 from pipeline.encoders.model_files import find_model, model_fingerprint
-from pipeline.indexing import _write_rows
+from pipeline.indexing import write_chunk_rows
 from pipeline.records import Document
 from pipeline.stages import Run, Stage
 from tests.benchmarks.bench_encode import machine
@@ -109,7 +109,7 @@ def publish(run: Run) -> None:
 
     def write(staging: Path) -> None:
         layout = BuildLayout(staging)
-        _write_rows(run.layout.chunks, layout.rows)
+        write_chunk_rows(run.layout.chunks, layout.rows)
         for arm, vectors in (("plain", plain), ("calibrated", other)):
             VectorIndex.build(vectors, dim=384, spec=IndexSpec()).save(layout.arm_index(arm))
         link_or_copy(run.layout.chunks, BuildFiles(staging).chunks)

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -104,7 +105,9 @@ class Server:
     ) -> Reply:
         connection = self.connect()
         try:
-            connection.request(method, path, body, dict(headers or {}))
+            # Refused while it still sends, a client stops sending and reads why.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, path, body, dict(headers or {}))
             response = connection.getresponse()
             return Reply(response.status, dict(response.headers), response.read())
         finally:

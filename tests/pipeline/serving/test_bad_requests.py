@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
+import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.pipeline.serving.servers import Server
+from tests.pipeline.serving.servers import Server, wait_for
 
 JSON = {"Content-Type": "application/json"}
 
@@ -122,15 +124,43 @@ def test_a_large_body_is_refused_by_its_announcement(server: Server) -> None:
     assert b'"body_too_large"' in answer
 
 
-def test_a_large_body_is_refused_while_it_streams(server: Server) -> None:
-    def stream() -> Iterator[bytes]:
-        yield b'{"query": "'
-        for _ in range(80):
-            yield b"a" * 1024
-        yield b'"}'
+def stream(n_kilobytes: int | None) -> Iterator[bytes]:
+    """The parts of a body, None for one without end; the server has time to answer to the first 100 KB."""
+    yield b'{"query": "'
+    for number in itertools.count() if n_kilobytes is None else range(n_kilobytes):
+        if number == 100:
+            time.sleep(0.3)
+        yield b"a" * 1024
+    yield b'"}'
 
-    reply = server.send("POST", "/v1/query", stream(), JSON)
-    assert (reply.status, reply.code) == (413, "body_too_large")
+
+def test_a_large_body_is_refused_while_it_streams(server: Server) -> None:
+    """Also to a client that sends all of a body, eight times the limit, before it reads anything."""
+    for n_kilobytes in (65, 80, 512):
+        connection = server.connect()
+        connection.request("POST", "/v1/query", stream(n_kilobytes), JSON)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        assert (response.status, answer["error"]["code"]) == (413, "body_too_large")
+        assert response.headers["Connection"] == "close"
+        connection.close()
+
+
+def test_a_body_without_end_is_not_read_for_good(server: Server) -> None:
+    sent = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal sent
+        for part in stream(None):
+            sent += len(part)
+            yield part
+
+    connection = server.connect()
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        connection.request("POST", "/v1/query", counted(), JSON)
+    connection.close()
+    # Sixteen times the limit of 64 KB is read; the rest lay in the buffers of the machine.
+    assert 16 * 64 * 1024 < sent < 32 * 1024**2
 
 
 @pytest.mark.parametrize(
@@ -147,10 +177,19 @@ def test_what_is_not_http_gets_400(server: Server, head: bytes) -> None:
 
 
 def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
+    before = total(server, 'lastpage_requests_total{route="/v1/query"')
     for _ in range(5):
         connection = server.connect()
         connection.request("POST", "/v1/query", json.dumps({"query": "the answer"}), JSON)
         connection.close()
+    wait_for(lambda: total(server, 'lastpage_requests_total{route="/v1/query"') == before + 5)
+    assert total(server, "lastpage_queue{") == 0
+
+
+def total(server: Server, metric: str) -> float:
+    """The sum of all samples of a metric whose lines begin so."""
+    lines = server.get("/metrics").body.decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(metric))
 
 
 def test_messages_name_the_field_and_the_limit(server: Server) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from indexes import BuildStore
+from pipeline.ab.embedder import EncodedQuery
 from pipeline.config import ServeSettings
 from pipeline.serving.problems import Problem
 from pipeline.serving.schema import Asking, QueryRequest
@@ -40,9 +43,9 @@ def changing(first: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(first, tmp_path / "run"))
 
 
-def serve(run: Path, test: Test, **settings: Any) -> None:
+def serve(run: Path, test: Test, *, model: str | None = None, **settings: Any) -> None:
     async def run_test() -> None:
-        service = SearchService(run, ServeSettings(**settings), device="cpu")
+        service = SearchService(run, ServeSettings(**settings), model=model, device="cpu")
         try:
             await test(service)
         finally:
@@ -105,6 +108,80 @@ def test_a_build_of_another_model_brings_its_encoder(changing: Path, tmp_path: P
         assert await generation(service) == "g1"
 
     serve(changing, test)
+
+
+def test_a_model_that_an_older_build_is_asked_with_embeds_to_the_end(
+    changing: Path, model: Path, tmp_path: Path
+) -> None:
+    other = save_tiny_model(tmp_path / "other", seed=8, width=64)
+
+    async def test(service: SearchService) -> None:
+        old = service.builds.current
+        thread = old.model.encoder.thread._thread
+        with service.builds.lease():
+            index(changing, model, documents(1))
+            await service.builds.refresh()
+            assert service.builds.current.model is old.model
+            index(changing, other, documents(2))
+            await service.builds.refresh()
+            assert service.builds.current.model is not old.model
+            answer = await service._answer(old, Asking(), QUERY)
+            assert answer.comparisons[0].documents[0].doc_id.startswith("g0")
+        await asyncio.to_thread(thread.join, 10)
+        assert not thread.is_alive()
+
+    serve(changing, test, timeout_seconds=10)
+
+
+def test_a_build_of_another_model_is_taken_though_the_first_one_had_moved(
+    changing: Path, model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    moved = Path(shutil.copytree(model, tmp_path / "moved"))
+    other = save_tiny_model(tmp_path / "other", seed=8, width=64)
+
+    async def test(service: SearchService) -> None:
+        assert await generation(service) == "g0"
+        assert not caplog.records
+        new = index(changing, other, documents(1))
+        await service.builds.refresh()
+        assert await generation(service) == "g1"
+        (warning,) = (record for record in caplog.records if record.levelname == "WARNING")
+        assert warning.message == f"--model {moved} does not fit build {new}; using {other}"
+        # With neither at hand, it is said what is wrong with the one that was named.
+        index(changing, save_tiny_model(tmp_path / "third", seed=9), documents(2))
+        shutil.rmtree(tmp_path / "third")
+        await service.builds.refresh()
+        assert service.builds.failed is not None
+        assert f"but {moved} holds" in service.builds.failed.error
+        assert await generation(service) == "g1"
+
+    serve(changing, test, model=str(moved))
+
+
+def test_a_query_is_measured_as_it_was_felt_however_many_were_embedded_with_it(first: Path) -> None:
+    async def test(service: SearchService) -> None:
+        served = service.builds.current
+        embed = served.batcher._encode
+
+        def slowly(texts: Sequence[str]) -> list[EncodedQuery]:
+            time.sleep(0.4)
+            one = embed(texts)
+            assert len(one) == 4
+            return [replace(query, seconds=0.1, batch_seconds=0.4) for query in one]
+
+        served.batcher._encode = slowly
+        asked = [service.query(f"{QUERY} {i}", Asking(arm="plain")) for i in range(4)]
+        answers = await asyncio.gather(*asked)
+        assert [answer.seconds["encode"] for answer in answers] == [0.1] * 4
+        steps = {
+            line.split('"')[1]: float(line.split()[-1])
+            for line in service.metrics.text().decode().splitlines()
+            if line.startswith("lastpage_step_seconds_sum")
+        }
+        assert steps["encode"] == pytest.approx(4 * 0.4)
+        assert steps["wait"] < 4 * 0.2
+
+    serve(first, test, encode_wait_ms=1000)
 
 
 def test_a_build_that_cannot_be_opened_leaves_the_old_one(changing: Path, model: Path) -> None:

@@ -15,6 +15,7 @@ from pipeline.ab.embedder import EncodedQuery
 from pipeline.encoders import Calibration, Encoder, load_model
 from pipeline.serving.encoding import (
     DeadlinePassedError,
+    EncodingEndedError,
     EncodingThread,
     QueryBatcher,
     SharedEncoder,
@@ -41,7 +42,7 @@ class Batches:
         self.asked.append(list(texts))
         if "fail" in texts:
             raise ValueError("as asked")
-        return [EncodedQuery(text, np.ones(1, np.float32), 1, False, 0.0) for text in texts]
+        return [EncodedQuery(text, np.ones(1, np.float32), 1, False, 0.0, 0.0) for text in texts]
 
 
 def batcher(
@@ -180,6 +181,33 @@ def test_slices_change_no_vector(thread: EncodingThread, tiny_model: Path) -> No
     got = shared(tiny_model, thread).encode(texts, ARMS)
     for arm in ARMS:
         np.testing.assert_allclose(got[arm], expected[arm], atol=2e-6)
+
+
+def test_progress_tells_of_all_slices(thread: EncodingThread, tiny_model: Path) -> None:
+    told: list[tuple[int, int]] = []
+    encoder = shared(tiny_model, thread)
+    texts = ["a cat sat", *["the dog"] * 30]
+    encoder.encode_documents(texts, progress=lambda *done: told.append(done))
+    assert len(told) > 3
+    n_tokens = sum(len(encoding) for encoding in encoder.tokenizer.encode_batch(texts))
+    assert tuple(map(sum, zip(*told, strict=True))) == (31, n_tokens)
+
+
+def test_nobody_waits_for_a_thread_that_was_closed(tiny_model: Path) -> None:
+    closed = EncodingThread()
+    encoder = shared(tiny_model, closed)
+    last = held(closed)
+    queued = closed.run(lambda: closed.run(lambda: "queued by a job").result)
+    closed.close()
+    closed.close()
+    with pytest.raises(EncodingEndedError):
+        encoder.encode_windows(["a cat"])
+    with pytest.raises(EncodingEndedError):
+        batcher(closed, Batches()).submit("q", 1)
+    last.set()
+    assert queued.result(10)(10) == "queued by a job"
+    closed._thread.join(10)
+    assert not closed._thread.is_alive()
 
 
 def test_work_for_a_request_that_was_given_up_ends(thread: EncodingThread, tiny_model: Path) -> None:
