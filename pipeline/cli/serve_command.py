@@ -84,6 +84,11 @@ def serve_command(
     chosen = {"host": host, "port": port, "examples": None if examples is None else str(examples)}
     serving = _settings(folder, config_path, settings, chosen)
     token = _token(token_file)
+    if token is None and not _is_loopback(serving.host):
+        raise UsageError(
+            f"--host {serving.host}: other machines could read the documents without a token; set ${_TOKEN} "
+            "or give --token-file"
+        )
     questions = _examples(folder, serving)
 
     from pipeline.serving.app import create_app
@@ -93,8 +98,6 @@ def serve_command(
 
     bound = listen(serving.host, serving.port)
     url = f"http://{_shown_host(serving.host)}:{bound.getsockname()[1]}/"
-    if token is None and not _is_loopback(serving.host):
-        click.echo(f"warning: other machines can reach {url} without a token; set ${_TOKEN}", err=True)
     log_to_stderr()
     service = SearchService(folder, serving, model=model, device=device)
     build_id = service.builds.current.build_id

@@ -91,3 +91,13 @@ def test_a_token_that_cannot_be_sent_is_refused(
     monkeypatch.setenv("LASTPAGE_TOKEN", token)
     refused = lastpage("serve", "--run", run)
     assert (refused.code, "not a token" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104
+def test_other_machines_are_not_served_without_a_token(
+    lastpage: Callable[..., Outcome], run: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.delenv("LASTPAGE_TOKEN", raising=False)
+    refused = lastpage("serve", "--run", run, "--host", host)
+    assert refused.code == 2
+    assert "without a token" in refused.err
