@@ -28,7 +28,9 @@ _EPILOG = "Exit codes: 0 done; 1 data or model unusable; 2 wrong request; 130 in
     help="Comparable corpus: a folder of corpus.<language>.parquet or .jsonl.",
 )
 @click.option("--corpus", help="Or your own documents, as for `lastpage index`.  [default: python-docs]")
-@click.option("--languages", type=CommaList(str, "L,L"), help="Languages of --data, e.g. en,de.")
+@click.option(
+    "--languages", type=CommaList(str, "L,L", "a language"), help="Languages of --data, e.g. en,de."
+)
 @click.option("--mixed", is_flag=True, help="Also mix: one segment in one language, the rest in another.")
 @click.option("--mixed-at", type=int, help="The place of that segment.  [default: 1]")
 @click.option("--segments", "n", type=int, help="Segments of a document, 3 to 6.  [default: 3]")
@@ -49,7 +51,7 @@ _EPILOG = "Exit codes: 0 done; 1 data or model unusable; 2 wrong request; 130 in
 @click.option(
     "--strength",
     "strengths",
-    type=CommaList(float, "X,X"),
+    type=CommaList(float, "X,X", "a number above 0 and at most 1"),
     help="Compare plain with these strengths, e.g. 0.5,1.  [default: the config's arms]",
 )
 @click.option(
@@ -127,10 +129,15 @@ def _settings(asked: Mapping[str, Any]) -> DiagnosisSettings:
         return DiagnosisSettings.model_validate(values)
     except ValidationError as error:
         problems = [
-            ": ".join([*map(str, each["loc"]), each["msg"].removeprefix("Value error, ")])
+            ": ".join([*map(_option, each["loc"][:1]), each["msg"].removeprefix("Value error, ")])
             for each in error.errors()
         ]
         raise UsageError("; ".join(problems)) from error
+
+
+def _option(setting: int | str) -> str:
+    """The option that a setting is given by."""
+    return "--segments" if setting == "n" else f"--{str(setting).replace('_', '-')}"
 
 
 def _with_strengths(config: Config, strengths: list[float] | None) -> Config:

@@ -19,7 +19,8 @@ def evaluate_command(options: DataOptions, *, no_bm25: bool) -> None:
 
     Prints nDCG@10 for each position group with its interval, the harmonic mean over groups, the Position
     Sensitivity Index beside what chance alone gives, and how each further arm differs from the first. Vectors
-    are kept in the run directory: run it again, and nothing is embedded.
+    are kept in the run directory: run it again, and nothing is embedded. Earlier results there of other
+    settings are kept, too, in earlier/.
 
     \b
     lastpage evaluate --data questions/

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -25,6 +26,7 @@ def evaluation_as_json(run: str, evaluation: Evaluation) -> dict[str, Any]:
             "tokens": evaluation.tokens,
             "embed_seconds": round(evaluation.embed_seconds, 3),
             "score_seconds": round(evaluation.score_seconds, 3),
+            "earlier": str(evaluation.earlier) if evaluation.earlier is not None else None,
         },
         **evaluation.result.as_json(),
     }
@@ -42,10 +44,28 @@ def print_evaluation(config: Config, evaluation: Evaluation) -> None:
         _print_groups(out, result, f"nDCG@{result.k}", lambda system: system.untruncated, overall=False)
         _print_comparisons(out, result.comparisons, lambda comparison: comparison.untruncated)
     _print_lengths(out, result)
-    out.print("(95 % intervals; p of differences adjusted over groups by Holm)", style="dim")
+    out.print(_footer(result), style="dim")
     for warning in result.warnings:
         out.print(f"note: {shown(warning)}", style="yellow")
     out.print(f"\nrun directory: {config.run}")
+    print_earlier(out, evaluation.earlier)
+
+
+def print_earlier(out: Console, earlier: Path | None) -> None:
+    """Say where results went that lay in the run directory and are of other settings."""
+    if earlier is not None:
+        out.print(f"earlier results, of other settings: {shown(earlier.as_posix())}", soft_wrap=True)
+
+
+def _footer(result: EvaluationResult) -> str:
+    """How to read intervals and p-values."""
+    parts = ["95 % intervals"]
+    if result.comparisons:
+        parts.append("p of differences adjusted over groups by Holm")
+    if result.comparisons and len(result.data.group_names) > 1:
+        # See `compare_arms`: its ends allow for a PSI that is all chance, which the test need not.
+        parts.append("the interval of a PSI difference is wide on purpose and may hold 0 though p is small")
+    return f"({'; '.join(parts)})"
 
 
 def _facts(config: Config, evaluation: Evaluation) -> list[tuple[str, str]]:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pipeline.evaluation.grid import Grid
 
 EXIT_SKIPPED = 3
+_COUNT = "a whole number from 1"
+_SHARE = "a number from 0 to 1"
+_LAYERS = "last, all, a fraction such as 0.5 counted from the last layer, or a number of final layers"
 _EPILOG = (
     "Exit codes: 0 done; 1 data or model unusable; 2 wrong request; 130 interrupted (run it again to go on)."
 )
@@ -29,9 +32,10 @@ _EPILOG = (
 class CommaList(click.ParamType):  # type: ignore[type-arg]
     """Values with commas between them, each read by a function."""
 
-    def __init__(self, read: Callable[[str], Any], name: str) -> None:
+    def __init__(self, read: Callable[[str], Any], name: str, expected: str) -> None:
         self._read = read
         self.name = name
+        self._expected = expected
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
         """Read every value, or say which one does not fit."""
@@ -40,7 +44,7 @@ class CommaList(click.ParamType):  # type: ignore[type-arg]
             try:
                 values.append(self._read(text.strip()))
             except ValueError:
-                self.fail(f"{text.strip()!r} is none of its values; see the help", param, ctx)
+                self.fail(f"{text.strip()!r}: expected {self._expected}", param, ctx)
         # By their text, because 1 (the last layer) equals 1.0 (all layers).
         return list({repr(value): value for value in values}.values())
 
@@ -83,24 +87,25 @@ def _grid_options(chunk_tokens: str, chunk_help: str) -> Callable[[Callable[...,
     """The options that span a grid; `chunk_tokens` is the default of the chunk budgets."""
     options = (
         click.option(
-            "--basket", "baskets", type=CommaList(_basket, "N,N"), default="32,64,128", show_default=True,
-            help="Content tokens in a basket.",
+            "--basket", "baskets", type=CommaList(_basket, "N,N", _COUNT), default="32,64,128",
+            show_default=True, help="Content tokens in a basket.",
         ),
         click.option(
-            "--strength", "strengths", type=CommaList(_strength, "X,X"), default="0.25,0.5,1",
+            "--strength", "strengths", type=CommaList(_strength, "X,X", _SHARE), default="0.25,0.5,1",
             show_default=True, help="From 0 (plain) to 1 (full).",
         ),
         click.option(
-            "--layers", type=CommaList(_layers, "L,L"), default="last,0.5,all", show_default=True,
+            "--layers", type=CommaList(_layers, "L,L", _LAYERS), default="last,0.5,all", show_default=True,
             help="last, all, a fraction counted from the last layer, or how many final layers.",
         ),
         click.option(
-            "--mass", "masses", type=CommaList(_mass, "M,M"), default="equal", show_default=True,
+            "--mass", "masses", type=CommaList(_mass, "M,M", f"equal, original or {_SHARE}"), default="equal",
+            show_default=True,
             help="Attention of isolated special tokens: equal, original or a share; none with mean pooling.",
         ),
         click.option(
-            "--chunk-tokens", type=CommaList(_budget, "N,N"), default=chunk_tokens, show_default=True,
-            help=chunk_help,
+            "--chunk-tokens", type=CommaList(_budget, "N,N", f"none or {_COUNT}"), default=chunk_tokens,
+            show_default=True, help=chunk_help,
         ),
     )  # fmt: skip
 
@@ -126,6 +131,9 @@ def sweep_command(options: DataOptions, *, no_timing: bool, **dimensions: Any) -
     other beats in quality, fairness and number of vectors, and draws them. Settings share every pass that can
     be shared; vectors are kept, so that a killed sweep goes on and a larger one embeds only what is new.
 
+    The best of many settings on few questions is best partly by luck: measure the chosen one again, on
+    questions that did not choose it. Earlier results of other settings are kept in earlier/.
+
     \b
     lastpage sweep --data questions/
     lastpage sweep --data questions/ --basket 128 --strength 0.5,1 --layers last,0.5
@@ -145,11 +153,11 @@ def sweep_command(options: DataOptions, *, no_timing: bool, **dimensions: Any) -
     reporter = RichReporter(quiet=options.quiet)
     with run_lock(layout):
         result = run_sweep(data, config, Grid(**dimensions), layout, reporter, timing=not no_timing)
-        figures = write_sweep(result, SweepFiles(layout.root))
+        written = write_sweep(result, SweepFiles(layout.root))
     if options.as_json:
-        report.print_json({"run": config.run, **sweep_report.sweep_as_json(result, figures)})
+        report.print_json({"run": config.run, **sweep_report.sweep_as_json(result, written)})
     else:
-        sweep_report.print_sweep(config, result, figures)
+        sweep_report.print_sweep(config, result, written)
 
 
 @click.command("tune", epilog=EPILOG)
@@ -191,7 +199,7 @@ def tune_command(
     lastpage tune --corpus docs.jsonl --max-vectors 2
     lastpage tune --corpus docs.jsonl --max-bytes 200MB --basket 128 --layers last,0.5
     """
-    from pipeline.artifacts import SweepFiles, run_lock, write_json
+    from pipeline.artifacts import SweepFiles, run_lock
     from pipeline.cli import report, sweep_report
     from pipeline.cli.progress import RichReporter
     from pipeline.evaluation.grid import Grid
@@ -209,12 +217,11 @@ def tune_command(
     with run_lock(layout):
         survey = survey_corpus(config, grid.chunk_tokens, reporter, n_passages=passages)
         result = tune(survey, config, grid, layout, reporter, limits=limits, timing=timing)
-        figures = write_sweep(result.sweep, SweepFiles(layout.root))
-        write_json(SweepFiles(layout.root).proposals, result.as_json())
+        written = write_sweep(result.sweep, SweepFiles(layout.root), tuning=result.as_json())
     if options.as_json:
-        report.print_json({"run": config.run, **sweep_report.tune_as_json(result, figures)})
+        report.print_json({"run": config.run, **sweep_report.tune_as_json(result, written)})
     else:
-        sweep_report.print_tune(config, result, figures)
+        sweep_report.print_tune(config, result, written)
     if survey.skipped and not options.allow_skipped:
         ctx.exit(EXIT_SKIPPED)
 
@@ -259,7 +266,7 @@ def _layout(config: Config) -> RunLayout:
     return RunLayout(Path(config.run))
 
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def _bytes(text: str) -> int:
@@ -268,7 +275,7 @@ def _bytes(text: str) -> int:
     Raises:
         UsageError: it is none.
     """
-    match = re.fullmatch(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?B?)\s*", text.upper(), re.ASCII)
-    if match is None or match["unit"] not in _UNITS:
+    match = re.fullmatch(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)B?\s*", text.upper(), re.ASCII)
+    if match is None:
         raise UsageError(f"--max-bytes {text!r}: expected a size such as 200MB")
     return int(float(match["number"]) * _UNITS[match["unit"]])

@@ -82,7 +82,7 @@ def read_records(
             )
         )
     except (OSError, ValueError, ImportError) as error:
-        raise DataError(_explain(name, error)) from error
+        raise DataError(_explain(name, error, check="its name and split")) from error
     digest = fingerprint([[part, digest] for part, (_, digest) in opened.items()])
     return columns, _rows(name, {part: rows for part, (rows, _) in opened.items()}), digest
 
@@ -132,8 +132,10 @@ def is_saved(source: str) -> bool:
     return any(filesystem.isfile(f"{path}/{name}") for name in ("state.json", "dataset_dict.json"))
 
 
-def _explain(name: str, error: Exception) -> str:
-    advice = "check its name, corpus.split and corpus.config_name"
+def _explain(
+    name: str, error: Exception, *, check: str = "its name, corpus.split and corpus.config_name"
+) -> str:
+    advice = f"check {check}"
     if isinstance(error, ConnectionError):
         advice = "the hub is out of reach and the dataset is not cached; go online, or use a saved folder"
     return f"{name}: the dataset cannot be read ({error}); {advice}"

@@ -47,7 +47,7 @@ def _open_source(name: str, settings: CorpusSettings) -> Source:
         return builtin.PythonDocs()
     if settings.format == "dataset":
         return _open_dataset(name, settings)
-    if settings.format == "auto" and _looks_like_hub_name(name):
+    if settings.format == "auto" and looks_like_hub_name(name):
         return _open_from_hub(name, settings)
     listing = list_files(name)
     if settings.format == "auto" and _is_saved_dataset(listing):
@@ -64,7 +64,7 @@ def _open_dataset(name: str, settings: CorpusSettings) -> Source:
     return DatasetSource(name, settings)
 
 
-def _looks_like_hub_name(name: str) -> bool:
+def looks_like_hub_name(name: str) -> bool:
     """Tell whether a name can hardly be a path: nothing is here, not even the folder that it would be in."""
     match = _HUB_NAME.fullmatch(name)
     if match is None or PurePosixPath(name.lower()).suffix in _KNOWN_SUFFIXES:

@@ -17,11 +17,12 @@ from pipeline.config import Config
 from pipeline.errors import UsageError
 from pipeline.evaluation.bm25 import bm25_scorer
 from pipeline.evaluation.datasets import EvaluationSet, load_evaluation_set
+from pipeline.evaluation.earlier import as_read, read_earlier, set_aside
 from pipeline.evaluation.metrics import QueryScores, score_run
 from pipeline.evaluation.results import BM25, Cost, DataFacts, EvaluationResult
 from pipeline.evaluation.scoring import Tables, count_truncation, is_gold_cut, warnings_of
 from pipeline.evaluation.search import DEPTH, Rankings, dense_scorer, rank_all
-from pipeline.evaluation.vectors import EmbeddedSet, embed_set
+from pipeline.evaluation.vectors import EmbeddedSet, embed_set, have_same_vectors
 from pipeline.reporting import Reporter
 from pipeline.run_model import RunModel
 from pipeline.tables import table_writer
@@ -54,6 +55,7 @@ class Evaluation:
         tokens: sent through the encoder for documents.
         embed_seconds: that embedding took.
         score_seconds: that search, measures and statistics took.
+        earlier: where earlier results of other settings now lie; None if there were none.
     """
 
     result: EvaluationResult
@@ -61,6 +63,7 @@ class Evaluation:
     tokens: int
     embed_seconds: float
     score_seconds: float
+    earlier: Path | None = None
 
 
 def evaluate(config: Config, reporter: Reporter) -> Evaluation:
@@ -81,12 +84,14 @@ def evaluate(config: Config, reporter: Reporter) -> Evaluation:
         embedded = embed_set(data, config, layout, reporter, model=model)
         write_json(layout.config, config.model_dump(mode="json"))
         started = time.monotonic()
+        made_from = provenance(data, config, model)
+        earlier = _set_aside_others(EvaluationFiles(layout.root), made_from)
         scores = dict(_score_systems(data, embedded, config, layout, reporter))
-        result = _result(data, embedded, config, model, scores, reporter)
+        result = _result(data, embedded, config, made_from, scores, reporter)
         _write_scores(data, embedded, scores, layout)
         write_json(EvaluationFiles(layout.root).results, result.as_json())
     seconds = time.monotonic() - started
-    return Evaluation(result, embedded.made, embedded.tokens, embedded.seconds, seconds)
+    return Evaluation(result, embedded.made, embedded.tokens, embedded.seconds, seconds, earlier)
 
 
 def evaluation_layout(config: Config) -> RunLayout:
@@ -135,8 +140,15 @@ def _score_systems(
             advance(1)
 
 
+def _set_aside_others(files: EvaluationFiles, made_from: Mapping[str, Any]) -> Path | None:
+    """Keep the results that lie there, unless they were made from the same and are made again."""
+    if read_earlier(files.results).get("provenance") == as_read(made_from):
+        return None
+    return set_aside(files.root, [files.run("any").parent, files.scores, files.results])
+
+
 def _forget_rankings(files: EvaluationFiles) -> None:
-    """Remove the rankings of an earlier evaluation, whose systems may be others."""
+    """Remove the rankings that are made again, and what an evaluation that was killed left."""
     one = files.run("any")
     for path in one.parent.glob(f"*{one.suffix}"):
         path.unlink()
@@ -146,7 +158,7 @@ def _result(
     data: EvaluationSet,
     embedded: EmbeddedSet,
     config: Config,
-    model: RunModel,
+    made_from: Mapping[str, Any],
     scores: Mapping[str, QueryScores],
     reporter: Reporter,
 ) -> EvaluationResult:
@@ -170,9 +182,32 @@ def _result(
         truncation=truncation,
         documents=embedded.counts,
         cost=Cost(embedded.rows.n_rows, len(embedded.rows.doc_ids), embedded.dimension),
-        warnings=tuple(warnings_of(data, tables, truncation, embedded.counts)),
-        provenance=provenance(data, config, model),
+        warnings=(
+            *warnings_of(data, tables, truncation, embedded.counts),
+            *_idle_arms(embedded, config),
+        ),
+        provenance=made_from,
     )
+
+
+def _idle_arms(embedded: EmbeddedSet, config: Config) -> Iterator[str]:
+    """Name the arms that embed just like the first, and why."""
+    first, *others = config.arms
+    longest = embedded.counts["longest_chunk"]
+    for name in others:
+        if not have_same_vectors(embedded.stores[name], embedded.stores[first], embedded.keys):
+            continue
+        strength, basket = config.arms[name].strength, config.arms[name].basket_size
+        if config.arms[first].strength == strength == 0.0:
+            reason = "both are plain, with strength 0"
+        elif config.arms[first].strength == 0.0:
+            reason = (
+                f"no text fills a second basket: the longest has {longest:,} tokens, special ones included, "
+                f"and a basket {basket:,}"
+            )
+        else:
+            reason = "their settings come to the same here"
+        yield f"arm {name!r} does nothing: it makes the vectors of {first!r} ({reason})"
 
 
 def _facts(data: EvaluationSet, tables: Tables) -> DataFacts:

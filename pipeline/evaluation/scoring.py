@@ -153,9 +153,19 @@ def warnings_of(
         yield f"{counts['queries_cut']:,} queries are too long for the model; their beginning was embedded"
     if counts["invisible"]:
         yield f"the tokenizer sees nothing of {counts['invisible']:,} documents; they cannot be found"
+    yield from set_warnings(data, tables.design)
+
+
+def set_warnings(data: EvaluationSet, design: Design) -> Iterator[str]:
+    """Say what keeps figures from being believed that are measured on this set, however it is embedded."""
+    if design.n_clusters < _FEWEST_CLUSTERS:
+        yield (
+            f"there are only {design.n_clusters} independent clusters: do not believe the intervals and "
+            "p-values"
+        )
     if not data.has_positions:
         yield "nothing is known of where answers stand, so that there is no figure by position"
-    elif not tables.design.is_paired:
+    elif not design.is_paired:
         yield (
             "the groups hold different questions, which may be easier or harder in themselves: read PSI "
             "beside that of BM25, which cannot see position"

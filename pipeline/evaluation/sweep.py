@@ -15,13 +15,16 @@ import numpy as np
 
 from pipeline.artifacts import RunLayout
 from pipeline.config import Config
+from pipeline.embedding import ShardStore
+from pipeline.encoders import Calibration
+from pipeline.errors import UsageError
 from pipeline.evaluation.costs import Timing, embed_ratios, query_milliseconds
 from pipeline.evaluation.datasets.records import EvaluationSet
 from pipeline.evaluation.evaluate import provenance, score_arm
 from pipeline.evaluation.frontier import pareto
-from pipeline.evaluation.grid import Grid, Setting, passes
+from pipeline.evaluation.grid import PLAIN, Grid, Setting, only_plain, passes
 from pipeline.evaluation.results import Cost
-from pipeline.evaluation.scoring import design_of
+from pipeline.evaluation.scoring import design_of, set_warnings
 from pipeline.evaluation.statistics import (
     ArmComparison,
     Design,
@@ -30,7 +33,7 @@ from pipeline.evaluation.statistics import (
     compare_arms,
     summarise,
 )
-from pipeline.evaluation.vectors import embed_set
+from pipeline.evaluation.vectors import embed_set, have_same_vectors
 from pipeline.reporting import Reporter
 from pipeline.run_model import RunModel
 
@@ -43,12 +46,14 @@ class Scored:
         values: (n_queries,), nDCG@k of each query in the order of the set.
         cost: vectors that the setting's chunk budget makes.
         n_cut: documents whose end is not embedded.
+        same_as_plain: it is calibrated, but makes the vectors of plain with the same chunk budget.
     """
 
     setting: Setting
     values: Floats
     cost: Cost
     n_cut: int
+    same_as_plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class Row:
         on_frontier: no other setting is at least as good in harmonic mean, PSI and number of vectors, and
             better in one of them.
         timing: what it takes; None where nothing was timed.
+        same_as_plain: it is calibrated, but makes the vectors of plain with the same chunk budget.
     """
 
     setting: Setting
@@ -70,6 +76,7 @@ class Row:
     gain: ArmComparison | None
     on_frontier: bool
     timing: Timing | None
+    same_as_plain: bool
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for machines: one flat row."""
@@ -92,6 +99,7 @@ class Row:
             "psi_p_value": summary.psi_test.p_value,
             **_gain_as_json(self.gain),
             "on_frontier": self.on_frontier,
+            "same_as_plain": self.same_as_plain,
             "documents": self.cost.n_documents,
             "documents_cut": self.n_cut,
             "vectors": self.cost.n_vectors,
@@ -118,6 +126,7 @@ class SweepResult:
         rows: one a setting.
         reference: the name of the setting that gains are counted from.
         provenance: data and model by content, settings, seed and versions.
+        notes: what keeps the figures from being believed.
     """
 
     data: str
@@ -126,6 +135,7 @@ class SweepResult:
     rows: tuple[Row, ...]
     reference: str
     provenance: Mapping[str, Any]
+    notes: tuple[str, ...]
 
     def row(self, name: str) -> Row:
         """The row of a setting by its name."""
@@ -145,6 +155,7 @@ class SweepResult:
             "reference": self.reference,
             "rows": [row.as_json() for row in self.rows],
             "provenance": self.provenance,
+            "notes": list(self.notes),
         }
 
 
@@ -171,8 +182,26 @@ def run_sweep(
         DataError: the set or the model cannot be used.
         UsageError: a setting does not fit the model.
     """
+    check_masses(grid, config, reporter)
     scored = score_settings(data, config, grid, layout, reporter)
     return sweep_rows(scored, data, config, reporter, timing=timing)
+
+
+def check_masses(grid: Grid, config: Config, reporter: Reporter) -> None:
+    """Refuse to vary what the model has not, since the rows would only repeat each other.
+
+    Raises:
+        UsageError: masses of isolated special tokens are given, but none is isolated.
+    """
+    if set(grid.masses) == {"equal"}:
+        return
+    pooling = RunModel(only_plain(config), reporter).encoder.pooling
+    geometry = Calibration().geometry(pooling)
+    if not (geometry.isolate_first or geometry.isolate_last):
+        raise UsageError(
+            f"--mass: {config.model.name} pools by the mean, so that no special token is isolated and a mass "
+            "changes nothing; leave --mass out"
+        )
 
 
 def sweep_rows(
@@ -182,11 +211,13 @@ def sweep_rows(
     timings = _timings(scored, data, config, reporter) if timing else {}
     arms = {one.setting.arm: one.setting.calibration for one in scored}
     swept = config.model_copy(update={"arms": arms})
-    rows = _rows(scored, design_of(data.queries, data.group_names), timings, config)
+    design = design_of(data.queries, data.group_names)
+    rows = _rows(scored, design, timings, config)
     reference = scored[0].setting.name
     measure = f"nDCG@{config.evaluate.k}"
     made_from = provenance(data, swept, RunModel(swept, reporter))
-    return SweepResult(data.name, measure, len(data.queries), tuple(rows), reference, made_from)
+    notes = tuple(set_warnings(data, design))
+    return SweepResult(data.name, measure, len(data.queries), tuple(rows), reference, made_from, notes)
 
 
 def score_settings(
@@ -195,14 +226,17 @@ def score_settings(
     """Measure nDCG@k of each query under every setting, in the order of the grid."""
     scored: list[Scored] = []
     for budget in grid.chunk_tokens:
+        stores: dict[str, ShardStore] = {}
         for arms in passes(grid.arms()):
             changed = config.evaluate.model_copy(update={"chunk_tokens": budget})
             part = config.model_copy(update={"arms": arms, "evaluate": changed})
             embedded = embed_set(data, part, layout, reporter)
             cost = Cost(embedded.rows.n_rows, data.n_documents, embedded.dimension)
+            stores.update(embedded.stores)
             for name, arm in arms.items():
                 values = score_arm(data, embedded, name, k=config.evaluate.k).ndcg
-                scored.append(Scored(Setting(name, arm, budget), values, cost, embedded.counts["cut"]))
+                same = name != PLAIN and have_same_vectors(stores[name], stores[PLAIN], embedded.keys)
+                scored.append(Scored(Setting(name, arm, budget), values, cost, embedded.counts["cut"], same))
     return scored
 
 
@@ -228,6 +262,7 @@ def _rows(
             else compare_arms(one.values, reference.values, design, rounds=rounds, seed=seed),
             bool(on_frontier),
             timings.get(one.setting.name),
+            one.same_as_plain,
         )
         for one, summary, on_frontier in zip(scored, summaries, best, strict=True)
     ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.artifacts import SweepFiles, atomic_path, write_json
+from pipeline.evaluation.earlier import as_read, read_earlier, set_aside
 from pipeline.evaluation.grid import PLAIN
 from pipeline.evaluation.plots import (
     CostSeries,
@@ -32,19 +34,67 @@ _VECTORS, _BYTES = "vectors a document", "index, MB"
 _EMBED, _QUERY = "embedding time, times plain", "query latency, ms"
 
 
-def write_sweep(result: SweepResult, files: SweepFiles) -> list[Path]:
-    """Write results, table and figures in the place of an earlier sweep's; return the figures' paths."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What writing a sweep did.
+
+    Attributes:
+        figures: paths of the figures.
+        earlier: where earlier results of other settings now lie; None if there were none.
+    """
+
+    figures: list[Path]
+    earlier: Path | None
+
+
+def write_sweep(
+    result: SweepResult, files: SweepFiles, *, tuning: Mapping[str, Any] | None = None
+) -> Written:
+    """Write results, table and figures; set earlier ones aside if they are of other settings.
+
+    Args:
+        result: the sweep.
+        files: of the run directory, whose lock is held.
+        tuning: the tuning that the sweep is part of, as JSON.
+    """
+    is_other = _is_other(result, files, tuning)
+    earlier = set_aside(files.root, _all_files(files)) if is_other else None
     _forget_earlier(files)
     write_json(files.results, result.as_json())
     with atomic_path(files.table) as temporary:
         pq.write_table(pa.Table.from_pylist(result.as_json()["rows"]), temporary)
     if result.timings:
         write_json(files.timings, {name: asdict(timing) for name, timing in result.timings.items()})
-    return draw_sweep(result, files)
+    figures = draw_sweep(result, files)
+    if tuning is not None:
+        write_json(files.proposals, tuning)
+    return Written(figures, earlier)
+
+
+def _is_other(result: SweepResult, files: SweepFiles, tuning: Mapping[str, Any] | None) -> bool:
+    """Whether what lies there holds anything that this sweep does not make again."""
+    if _made_from(read_earlier(files.results)) != _made_from(as_read(result.as_json())):
+        return True
+    if files.timings.exists() and not result.timings:
+        return True
+    asked, asked_now = (
+        [held.get(key) for key in ("limits", "corpus")]
+        for held in (read_earlier(files.proposals), as_read(tuning or {}))
+    )
+    return files.proposals.exists() and asked != asked_now
+
+
+def _made_from(sweep: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    return sweep.get("provenance"), sorted(row["setting"] for row in sweep.get("rows", []))
+
+
+def _all_files(files: SweepFiles) -> list[Path]:
+    plots = files.figure(_FRONTIER).parent
+    return [plots, files.timings, files.proposals, files.table, files.results]
 
 
 def _forget_earlier(files: SweepFiles) -> None:
-    """Remove what this grid may not make again: it would stand beside figures of another grid."""
+    """Remove what is made again, and what a sweep that was killed left: it may be of another grid."""
     files.timings.unlink(missing_ok=True)
     for stem in map(files.figure, _FIGURES):
         for path in stem.parent.glob(f"{stem.name}.*"):
@@ -79,7 +129,9 @@ def draw_sweep(result: SweepResult, files: SweepFiles) -> list[Path]:
 def _worth_a_curve(result: SweepResult) -> list[Row]:
     """Plain, and the best settings of the frontier."""
     reference = result.row(result.reference)
-    others = [row for row in result.rows if row.on_frontier and row is not reference]
+    others = [
+        row for row in result.rows if row.on_frontier and row is not reference and not row.same_as_plain
+    ]
     return [reference, *others[:_CURVES]]
 
 
@@ -92,7 +144,7 @@ def _point(row: Row) -> Point:
         x=row.summary.psi.value,
         y=row.summary.harmonic_mean.value,
         on_frontier=row.on_frontier,
-        is_named=row.on_frontier or row.setting.is_plain,
+        is_named=(row.on_frontier and not row.same_as_plain) or row.setting.is_plain,
     )
 
 

@@ -33,7 +33,7 @@ from pipeline.evaluation.statistics import (
     position_sensitivity,
     summarise,
 )
-from pipeline.evaluation.sweep import Scored, SweepResult, score_settings, sweep_rows
+from pipeline.evaluation.sweep import Scored, SweepResult, check_masses, score_settings, sweep_rows
 from pipeline.reporting import Reporter
 
 # Queries should be hard enough that plain leaves room for better and for worse, and no harder.
@@ -111,12 +111,14 @@ class TuneResult:
     Attributes:
         survey: of the corpus and the sample.
         n_words: of a pseudo-query.
+        limits: what a proposal may cost.
         sweep: all settings on the whole sample.
         proposals: one a question.
     """
 
     survey: Survey
     n_words: int
+    limits: Limits
     sweep: SweepResult
     proposals: tuple[Proposal, ...]
 
@@ -125,6 +127,7 @@ class TuneResult:
         return {
             "corpus": self.survey.as_json(),
             "query_words": self.n_words,
+            "limits": asdict(self.limits),
             "proposals": [proposal.as_json() for proposal in self.proposals],
             "sweep": self.sweep.as_json(),
         }
@@ -158,6 +161,7 @@ def tune(
     affordable = [budget for budget in grid.chunk_tokens if _is_affordable(survey, budget, limits)]
     if not affordable:
         raise UsageError(_too_dear(survey, grid, limits))
+    check_masses(grid, config, reporter)
     data, n_words = _hard_enough(survey, config, grid, layout, reporter)
     scored = score_settings(data, config, grid, layout, reporter)
     design = design_of(data.queries, data.group_names)
@@ -178,7 +182,7 @@ def tune(
         for question, budgets in questions.items()
     )
     sweep = sweep_rows(scored, data, config, reporter, timing=timing)
-    return TuneResult(survey, n_words, sweep, proposals)
+    return TuneResult(survey, n_words, limits, sweep, proposals)
 
 
 def propose(

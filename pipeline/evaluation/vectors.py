@@ -36,6 +36,9 @@ from pipeline.tables import read_rows
 
 Vectors = NDArray[np.float32]
 
+# Vectors have length 1. What differs by less was computed in batches of another shape, not in another way.
+_ROUNDING = 1e-6
+
 
 @dataclass(frozen=True, slots=True)
 class RowMap:
@@ -134,6 +137,12 @@ def embed_set(
         tokens=summary.tokens,
         seconds=time.monotonic() - started,
     )
+
+
+def have_same_vectors(store: ShardStore, other: ShardStore, keys: Sequence[str]) -> bool:
+    """Whether two stores hold the same vectors for some texts, but for rounding."""
+    blocks = zip(store.read(keys), other.read(keys), strict=True)
+    return all(np.allclose(own, others, rtol=0, atol=_ROUNDING) for own, others in blocks)
 
 
 def _cut(

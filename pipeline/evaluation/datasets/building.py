@@ -111,7 +111,7 @@ def _good(
     for question in questions:
         if settings.bad_records == "fail" and question.query_id in problems:
             raise DataError(
-                f"{question.place}: {problems[question.query_id]} ({len(problems)} such questions); mend it, "
+                f"{problems[question.query_id]} ({len(problems)} such questions); mend it, "
                 "or set evaluate.bad_records = 'skip' to leave them out"
             )
     left_out[BAD] += len(problems)

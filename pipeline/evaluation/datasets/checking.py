@@ -53,8 +53,13 @@ class DocumentCheck:
         self.homes[doc_id] = Home(document.corpus, document.family)
         for question in self._waiting.get(doc_id, ()):
             self.n_chars[doc_id] = len(document.text)
-            if problem := _problem(question, document):
-                self.problems[question.query_id] = problem
+            place = question.place
+            problem = _text_problem(question)
+            if problem is None:
+                place = question.span_at or question.place
+                problem = _span_problem(question, document)
+            if problem is not None:
+                self.problems[question.query_id] = f"{place}: {problem}"
 
     def finish(self) -> None:
         """Check that no judged document is missing, and that no question has relevant ones in two indexes."""
@@ -105,12 +110,17 @@ def _has_surrogate(text: str) -> bool:
     return False
 
 
-def _problem(question: Question, document: LabelledDocument) -> str | None:
-    """Say what is wrong with a question, if anything."""
+def _text_problem(question: Question) -> str | None:
+    """Say what is wrong with the text of a question, if anything."""
     if not question.text.strip():
         return f"query {question.query_id!r} has no text"
     if _has_surrogate(question.text):
         return f"query {question.query_id!r} has half a character (a lone surrogate)"
+    return None
+
+
+def _span_problem(question: Question, document: LabelledDocument) -> str | None:
+    """Say what is wrong with the span of a question, if anything."""
     if question.span is None or question.is_span_elsewhere:
         return None
     start, end = question.span

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipeline.config import EvaluateSettings
 from pipeline.corpus.dataset import is_saved
+from pipeline.corpus.opening import looks_like_hub_name
 from pipeline.errors import DataError, UsageError
 from pipeline.evaluation.datasets import fineweb, posir, squad, text_sets
 from pipeline.evaluation.datasets.building import build_set
@@ -38,7 +39,7 @@ def open_source(data: str, settings: EvaluateSettings) -> Source:
     """
     path = Path(data).expanduser()
     if not path.exists():
-        return _from_rows(_hub_name(data), DatasetRows(data, settings.split), settings, data)
+        return _from_hub(data, settings)
     if path.is_dir() and is_saved(path.as_posix()):
         rows = DatasetRows(path.as_posix(), settings.split)
         return _from_rows(path.name, rows, settings, data)
@@ -101,10 +102,16 @@ def _from_rows(name: str, rows: FileRows | DatasetRows, settings: EvaluateSettin
     raise _unknown(data, f"rows with {', '.join(sorted(columns)) or 'no columns'}", settings.layout)
 
 
-def _hub_name(data: str) -> str:
-    if data.count("/") != 1 or data.startswith((".", "/", "~")):
+def _from_hub(data: str, settings: EvaluateSettings) -> Source:
+    if not looks_like_hub_name(data):
         raise DataError(f"{data}: no such file or folder, and not a `datasets` name (owner/name)")
-    return data.rsplit("/", 1)[-1]
+    try:
+        rows = DatasetRows(data, settings.split)
+    except DataError as error:
+        raise DataError(
+            f"{data}: no such file or folder, so it was taken for a dataset of the Hugging Face hub; {error}"
+        ) from error
+    return _from_rows(data.rsplit("/", 1)[-1], rows, settings, data)
 
 
 def _refuse_siblings(settings: EvaluateSettings, layout: str) -> None:

@@ -44,6 +44,7 @@ class Question:
         cluster: an article or paper that it shares with others; None for its gold document.
         place: where it was read, for messages.
         judged_at: where each judgement of `qrels` was read, if that is another place.
+        span_at: where `span` was read, if that is another place.
         is_span_elsewhere: the span counts in another document than the gold one (its translation).
     """
 
@@ -59,6 +60,7 @@ class Question:
     group: str | None = None
     answer: str | None = None
     cluster: str | None = None
+    span_at: str | None = None
     is_span_elsewhere: bool = False
 
     @property

@@ -74,7 +74,7 @@ class TextSource:
                 judged_at=qrels.places(query_id),
             )
             span = spans.get((query_id, question.gold_doc)) if question.qrels else None
-            yield question if span is None else replace(question, span=span)
+            yield question if span is None else replace(question, span=span[0], span_at=span[1])
         qrels.check_queries(seen)
 
     def fingerprint(self) -> str:
@@ -86,17 +86,17 @@ class TextSource:
         """Nothing."""
         return {}
 
-    def _spans(self) -> dict[tuple[str, str], Span]:
-        """The spans, moved by what stands before the text: the title."""
+    def _spans(self) -> dict[tuple[str, str], tuple[Span, str]]:
+        """The spans, moved by what stands before the text (the title), and where each was read."""
         if self._files.spans is None:
             return {}
-        spans: dict[tuple[str, str], Span] = {}
+        spans: dict[tuple[str, str], tuple[Span, str]] = {}
         for place, row in table_rows(self._files.spans, _SPAN_COLUMNS):
             if row["query-id"] == "query-id":
                 continue
             span = span_of([row["start"], row["end"]], "span", place)
             if span is not None:
-                spans[row["query-id"], row["corpus-id"]] = span
+                spans[row["query-id"], row["corpus-id"]] = span, place
         wanted = {doc_id for _, doc_id in spans}
         shifts = {
             row["_id"]: len(_title(row))
@@ -104,8 +104,8 @@ class TextSource:
             if row["_id"] in wanted
         }
         return {
-            (query_id, doc_id): (start + shifts.get(doc_id, 0), end + shifts.get(doc_id, 0))
-            for (query_id, doc_id), (start, end) in spans.items()
+            (query_id, doc_id): ((start + shifts.get(doc_id, 0), end + shifts.get(doc_id, 0)), place)
+            for (query_id, doc_id), ((start, end), place) in spans.items()
         }
 
 

@@ -109,7 +109,7 @@ def test_a_dry_run_counts_and_writes_nothing(lastpage, options, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["--segments", 7], "n: Input should be less than or equal to 6"),
+        (["--segments", 7], "--segments: Input should be less than or equal to 6"),
         (["--mixed"], "mixed documents need two languages or more"),
         (["--languages", "en,de"], "no file corpus.en.parquet or .jsonl in it"),
         (["--max-orders", 2], "a balanced part has at least n = 3 orders"),

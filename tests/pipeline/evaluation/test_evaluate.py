@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import pytrec_eval
 
 from pipeline.encoders import Encoder
+from pipeline.evaluation.earlier import set_aside
 from tests.conftest import Outcome, save_tiny_model
 from tests.pipeline.evaluation.making import QUESTIONS, document, load, posir, qrel, query, rotated
 
@@ -123,6 +126,58 @@ def test_a_warm_evaluation_embeds_nothing_and_says_the_same(lastpage: Command, o
     assert "nothing to embed" in lastpage("evaluate", *options).out
 
 
+def _results(folder: Path) -> dict[str, bytes]:
+    """The result files below a folder, without those that were set aside."""
+    files = [folder / "results.json", folder / "scores.parquet", *folder.glob("rankings/*.trec")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_results_of_other_settings_are_set_aside_and_those_of_the_same_replaced(
+    lastpage: Command, options: list[str]
+) -> None:
+    run = Path("runs/evaluate-set")
+    first = lastpage("evaluate", *options, "--json").json
+    full = _results(run)
+    os.utime(run / "results.json", (0, datetime(2026, 11, 30, 13, 15, tzinfo=UTC).timestamp()))
+    fewer = lastpage("evaluate", *options, "--sample", "20")
+    again = lastpage("evaluate", *options, "--sample", "20", "--json").json
+    assert first["this_time"]["earlier"] is None
+    assert "earlier results, of other settings: runs/evaluate-set/earlier/20261130-131500" in fewer.out
+    assert again["this_time"]["earlier"] is None
+    assert [path.name for path in (run / "earlier").iterdir()] == ["20261130-131500"]
+    assert _results(run / "earlier" / "20261130-131500") == full
+    assert json.loads((run / "results.json").read_text())["data"]["n_queries"] == 60
+
+
+def test_results_of_the_same_second_are_all_kept(tmp_path: Path) -> None:
+    kept = []
+    for text in ("one", "two", "three"):
+        (tmp_path / "results.json").write_text(text)
+        os.utime(tmp_path / "results.json", (0, 0))
+        kept.append(set_aside(tmp_path, [tmp_path / "rankings", tmp_path / "results.json"]))
+    names = ["19700101-000000", "19700101-000000-2", "19700101-000000-3"]
+    assert kept == [tmp_path / "earlier" / name for name in names]
+    assert [(folder / "results.json").read_text() for folder in kept if folder] == ["one", "two", "three"]
+    assert set_aside(tmp_path, [tmp_path / "results.json"]) is None
+
+
+def test_few_clusters_are_called_what_they_are(lastpage: Command, options: list[str], tmp_path: Path) -> None:
+    rotated(tmp_path / "set", n_articles=9)
+    note = "there are only 9 independent clusters: do not believe the intervals and p-values"
+    assert note in " ".join(lastpage("evaluate", *options).out.split())
+    rotated(tmp_path / "set", n_articles=10)
+    assert lastpage("evaluate", *options, "--json").json["warnings"] == []
+
+
+def test_an_arm_that_does_nothing_is_named_with_the_reason(lastpage: Command, options: list[str]) -> None:
+    idle = lastpage("evaluate", *options, "--set", "arms.calibrated.basket_size=60", "--json").json
+    (warning,) = idle["warnings"]
+    longest = idle["documents"]["longest_chunk"]
+    assert "arm 'calibrated' does nothing: it makes the vectors of 'plain'" in warning
+    assert f"the longest has {longest} tokens, special ones included, and a basket 60" in warning
+    assert longest <= 60
+
+
 def test_another_strength_embeds_one_arm_and_a_smaller_chunk_only_its_texts(
     lastpage: Command, options: list[str]
 ) -> None:
@@ -174,6 +229,7 @@ def test_report(lastpage: Command, options: list[str]) -> None:
     ):
         assert line in out
     assert "note:" not in out
+    assert "a PSI difference is wide on purpose and may hold 0 though p is small" in " ".join(out.split())
 
 
 def test_truncation_is_reported_and_the_untruncated_are_shown_apart(
@@ -223,6 +279,7 @@ def test_data_without_positions(lastpage: Command, model: Path, tmp_path: Path) 
     ("arguments", "code", "message"),
     [
         (["--data", "nowhere"], 1, "nowhere: no such file or folder"),
+        (["--data", "nope/"], 1, "nope/: no such file or folder, and not a `datasets` name"),
         ([], 2, "no labelled data is named; give --data"),
         (["--data", "set", "--language", "en"], 2, "has no languages to choose from"),
         (["--data", "set", "--set", "evaluate.kk=1"], 2, "evaluate.kk: unknown key; did you mean 'k'?"),

@@ -249,6 +249,13 @@ def test_beir_spans_count_from_behind_the_title(tmp_path: Path) -> None:
     assert asked.group == "80-100%"
 
 
+def test_a_span_that_cannot_be_is_named_by_its_line(tmp_path: Path) -> None:
+    _beir(tmp_path, spans=True)
+    (tmp_path / "spans.tsv").write_text("query-id\tcorpus-id\tstart\tend\n\nq1\td1\t19\t99\n")
+    with pytest.raises(DataError, match=r"spans\.tsv:3: the span .* of query 'q1' lies outside"):
+        load(tmp_path)
+
+
 def test_beir_asks_which_split(tmp_path: Path) -> None:
     _beir(tmp_path, spans=False)
     (tmp_path / "qrels" / "test.tsv").rename(tmp_path / "qrels" / "dev.tsv")

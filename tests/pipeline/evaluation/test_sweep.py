@@ -23,6 +23,7 @@ from pipeline.evaluation.sweep import SweepResult, run_sweep
 from pipeline.evaluation.vectors import embed_set
 from pipeline.reporting import SilentReporter
 from tests.conftest import Outcome, save_tiny_model
+from tests.pipeline.evaluation.making import document, posir, qrel, query
 
 WORDS = ["cat", "dog", "sat", "mat", "answer", "river", "blue", "late", "early", "alpha", "beta", "gamma"]
 GRID = Grid(baskets=(4,), strengths=(0.5, 1.0), layers=("last", "all"), chunk_tokens=(None, 16))
@@ -211,7 +212,7 @@ def test_the_command_writes_table_figures_and_times(command: Callable[..., Outco
 def test_one_layer_is_not_all_layers() -> None:
     from pipeline.cli.sweep_command import CommaList, _layers
 
-    assert CommaList(_layers, "L,L").convert("1,1.0,last,1", None, None) == [1, 1.0, "last"]
+    assert CommaList(_layers, "L,L", "layers").convert("1,1.0,last,1", None, None) == [1, 1.0, "last"]
 
 
 def test_the_command_prints_the_frontier(command: Callable[..., Outcome]) -> None:
@@ -234,6 +235,78 @@ def test_a_smaller_sweep_leaves_no_figures_and_times_of_a_larger_one(
     assert not (tmp_path / "out/timings.json").exists()
 
 
+def test_a_smaller_sweep_sets_the_larger_one_aside(command: Callable[..., Outcome], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    names = ("sweep.json", "sweep.parquet", "timings.json")
+    command("--chunk-tokens", "none,16")
+    larger = {name: (out / name).read_bytes() for name in names}
+    smaller = ("--basket", "4", "--strength", "1", "--no-timing")
+    first, again = command(*smaller), command(*smaller, "--json")
+
+    (folder,) = (out / "earlier").iterdir()
+    assert {name: (folder / name).read_bytes() for name in names} == larger
+    assert (folder / "plots/costs.svg").is_file()
+    assert f"earlier results, of other settings: {folder}" in first.out
+    assert again.json["earlier"] is None
+
+
+def test_settings_that_do_nothing_are_one_note(command: Callable[..., Outcome]) -> None:
+    options = ("--basket", "4,60", "--chunk-tokens", "none,16", "--no-timing")
+    rows = command(*options, "--json").json["rows"]
+    # The documents have 30 words and separators: less than one basket of 60.
+    idle = {row["setting"] for row in rows if row["same_as_plain"]}
+    assert idle == {
+        f"b60-l{layers}-s{s}{end}" for layers in ("last", 2) for s in (0.5, 1) for end in ("", "@16")
+    }
+    out = command(*options).out
+    assert "b60-" not in out
+    assert "8 settings do nothing and have no row" in out
+
+
+def test_plain_and_what_is_configured_have_rows_however_bad(
+    command: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.cli.sweep_report._ROWS_SHOWN", 0)
+    configured = [f"--set=arms.calibrated.{value}" for value in ("basket_size=8", "layers=2", "strength=1")]
+    out = command("--no-timing", *configured).out
+    table = out.partition("no other setting")[0]
+    shown = [
+        line.removeprefix("* ").split()[0] for line in table.splitlines() if "plain" in line or "-l" in line
+    ]
+    assert sorted(shown) == ["b8-l2-s1", "plain"]
+    assert "7 more" in out
+
+
+def test_few_questions_and_many_settings_are_called_luck(command: Callable[..., Outcome]) -> None:
+    out = " ".join(command("--no-timing").out.split())
+    assert "the best of 9 settings on 108 questions is best partly by luck" in out
+
+
+def test_a_mass_that_the_model_has_not_is_refused(command: Callable[..., Outcome], tmp_path: Path) -> None:
+    refused = command("--mass", "equal,original")
+    assert refused.code == 2
+    assert "pools by the mean, so that no special token is isolated" in refused.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_positions_there_is_no_psi(
+    lastpage: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    corpus = [document(f"d{n}", f"the cat {'alpha ' * n}") for n in range(3)]
+    queries = [query(f"q{n}", f"cat {'alpha ' * n}", None, None) for n in range(3)]
+    posir(tmp_path / "bare", corpus, queries, [qrel(f"q{n}", f"d{n}") for n in range(3)])
+    out = lastpage(
+        "sweep", "--data", tmp_path / "bare", "--model", model, "--out", tmp_path / "out", "--quiet",
+        "--set", "model.max_length=64", "--set", "evaluate.rounds=100",
+        "--basket", "4", "--strength", "1", "--layers", "last", "--no-timing",
+    ).out  # fmt: skip
+    words = " ".join(out.split())
+    assert "nothing is known of where answers stand" in words
+    assert "there are only 3 independent clusters" in words
+    (plain,) = (line for line in out.splitlines() if "plain" in line.split())
+    assert plain.split()[-4:-1] == ["\N{EN DASH}"] * 3
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -248,4 +321,4 @@ def test_values_that_do_not_fit_are_named(command: Callable[..., Outcome], optio
     refused = command(option, value)
 
     assert refused.code == 2
-    assert value.split(",")[-1] in refused.err
+    assert f"{value.split(',')[-1]!r}: expected" in refused.err

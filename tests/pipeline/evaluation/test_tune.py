@@ -203,6 +203,18 @@ def test_limits_that_nothing_meets_are_refused_with_both_numbers(tune: Callable[
     assert "7,680 bytes" in refused.err
 
 
+def test_a_tuning_within_other_limits_sets_the_earlier_one_aside(
+    tune: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    tune()
+    before = (tmp_path / "run/tune.json").read_bytes()
+    # As many bytes as users write them.
+    assert tune("--max-bytes", "200M", "--json").json["limits"]["max_bytes"] == 200_000_000
+    (folder,) = (tmp_path / "run/earlier").iterdir()
+    assert (folder / "tune.json").read_bytes() == before
+    assert tune("--max-bytes", "200MB", "--json").json["earlier"] is None
+
+
 def test_tune_says_what_its_queries_cannot_show(
     tune: Callable[..., Outcome], lastpage: Callable[..., Outcome]
 ) -> None:
