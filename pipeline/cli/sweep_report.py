@@ -13,10 +13,11 @@ from pipeline.cli.evaluation_report import print_earlier
 from pipeline.cli.report import console, shown, size
 from pipeline.config import Config
 from pipeline.evaluation.grid import arm_name
+from pipeline.evaluation.proposing import Advice, Proposal
 from pipeline.evaluation.statistics import Difference, GroupSummary
 from pipeline.evaluation.sweep import Row, SweepResult
 from pipeline.evaluation.sweep_figures import Written
-from pipeline.evaluation.tune import Advice, Proposal, TuneResult
+from pipeline.evaluation.tune import TuneResult
 
 _ROWS_SHOWN = 30
 _NONE = "\N{EN DASH}"

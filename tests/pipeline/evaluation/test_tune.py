@@ -11,10 +11,10 @@ import pytest
 
 from pipeline.config import ArmSettings
 from pipeline.evaluation.grid import Setting
+from pipeline.evaluation.proposing import Advice, Proposal, propose
 from pipeline.evaluation.results import Cost
 from pipeline.evaluation.statistics import Design, Floats
 from pipeline.evaluation.sweep import Scored
-from pipeline.evaluation.tune import Advice, Proposal, propose
 from tests.conftest import Outcome, write_jsonl
 
 N_PASSAGES, N_GROUPS, PER_BLOCK = 120, 3, 2
