@@ -19,6 +19,21 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = REPOSITORY.parent / "shared"
 
 
+# Documents of words that the tiny tokenizer knows.
+CATS_AND_DOGS = (
+    {
+        "id": "cats",
+        "title": "Cats",
+        "text": "The cat sat on the mat. A dog is late. The answer is river. Hello world.",
+    },
+    {
+        "id": "dogs",
+        "title": "Dogs",
+        "text": "A dog sat on a cat. The river is blue. Hello hello hello world. Alpha.",
+    },
+)
+
+
 def save_tiny_model(folder: Path, *, seed: int = 7, positions: int = 64, width: int = 32) -> Path:
     """Save a random two-layer BERT with a WordPiece tokenizer of a few words; mean pooling by default."""
     import torch
@@ -84,6 +99,16 @@ def lastpage(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
         return Outcome(code, printed.out, printed.err)
 
     return run
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that commands run in: empty, and without a run named by the environment."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.delenv("LASTPAGE_RUN", raising=False)
+    return work
 
 
 @pytest.fixture

@@ -8,31 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Outcome, save_tiny_model, write_jsonl
+from tests.conftest import CATS_AND_DOGS, Outcome, save_tiny_model, write_jsonl
 
 Command = Callable[..., Outcome]
 
 RECORDS = [
-    {
-        "id": "cats",
-        "title": "Cats",
-        "text": "The cat sat on the mat. A dog is late. The answer is river. Hello world.",
-    },
-    {
-        "id": "dogs",
-        "title": "Dogs",
-        "text": "A dog sat on a cat. The river is blue. Hello hello hello world. Alpha.",
-    },
+    *CATS_AND_DOGS,
     {"id": "greek", "text": "Alpha beta gamma. Gamma beta alpha. Late late late. The end is near the river."},
 ]
 
 
 @pytest.fixture(autouse=True)
-def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    monkeypatch.delenv("LASTPAGE_RUN", raising=False)
+def _in_empty_folder(empty_folder: Path) -> None:
+    """Before all other fixtures, which write there."""
 
 
 @pytest.fixture

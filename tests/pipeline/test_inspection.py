@@ -23,10 +23,8 @@ RECORDS = [
 
 
 @pytest.fixture(autouse=True)
-def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
+def _in_empty_folder(empty_folder: Path) -> None:
+    """Before all other fixtures, which write there."""
 
 
 @pytest.fixture
